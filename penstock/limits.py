@@ -196,3 +196,32 @@ MAX_QUERIES_CHOSEN_AT_ONCE = 36
 
 MAX_QUERIES_TO_CHOOSE = 200
 """Queries of a chain up to which it is chosen at all, which takes a second; a longer one is cut at every window."""
+
+# --- ingest ---------------------------------------------------------------------------------------------------------
+
+MAX_ARROW_PREDICATE_CHARACTERS = 2000
+"""Length of a predicate that Arrow evaluates. It recurses, so this also bounds the depth of its stack."""
+
+ARROW_READ_ROWS = 1 << 12
+"""Rows of a Parquet file that Arrow decodes at a time. A footer does not tell the length of values."""
+
+ARROW_PIECE_BYTES = 1 << 23
+"""Bytes of decoded rows for which Arrow evaluates expressions at once."""
+
+MIN_ROWS_PER_INGEST_TASK = 1 << 16
+"""A batch of fewer rows that Arrow reads is not divided: another task would take longer."""
+
+MAX_CORRUPT_CHARACTERS = 1 << 20
+"""Characters of a malformed line that are kept: of XML, Spark returns the whole document for each row."""
+
+MAX_SEPARATE_VALUES = 1024
+"""Values at either end of a part of a batch whose rows are counted value by value."""
+
+MAX_CACHED_PLANS = 64
+"""Spark plans of jobs that a runner keeps."""
+
+EXECUTOR_POLL_SECONDS = 0.1
+"""Time between two checks whether the first task has started."""
+
+REPAIR_LOOK_BACK_BATCHES = 5
+"""Batches of a checkpoint among which a repair looks for the settings of the session."""

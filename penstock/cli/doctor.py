@@ -233,7 +233,7 @@ def check_archive() -> Finding:
             "Spark starts faster with one, of 200 MiB in your cache: penstock doctor --class-archive make"
         )
     elif archive_options():
-        found = f"{archive.file.stat().st_size >> 20} MiB, JVM option {archive.options.split()[0]}"
+        found = f"{archive.file.stat().st_size >> 20} MiB, JVM option {archive.option}"
         advice = f"to start without it: {SWITCH}=off; to remove it: penstock doctor --class-archive remove"
     else:
         found, advice = "not used", f"{SWITCH} is off; unset it to use {archive.file}"

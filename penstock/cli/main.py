@@ -358,10 +358,10 @@ def doctor(
 
     Each finding is printed with what to do.
     """
-    from penstock.cli.class_archive import make_archive, remove_archives  # noqa: PLC0415 - only here
     from penstock.cli.doctor import checks, print_checks  # noqa: PLC0415
     from penstock.cli.show import console  # noqa: PLC0415
     from penstock.cli.spark_talk import use_packaged_java  # noqa: PLC0415
+    from penstock.engine.spark.class_archive import make_archive, remove_archives  # noqa: PLC0415
 
     use_packaged_java()
     if class_archive is not None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from penstock.engine.aggregate.answer_job import AnswerJob
     from penstock.engine.outputs.pair_columns import PairExpressions
     from penstock.engine.runners.runner import Runner, Sql
-    from penstock.engine.tasks.ingest import BatchPart, BatchTask
-    from penstock.engine.tasks.upgrade import Upgrade
+    from penstock.engine.tasks.ingest import BatchPart, BatchSpec
+    from penstock.engine.tasks.rewrite import Upgrade
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
@@ -74,14 +74,11 @@ class Backend(Protocol[Batch]):
 
     # --- batches --------------------------------------------------------------------------------------------------
 
-    def ingest(self, batch: Batch, stream: Stream, task: BatchTask) -> list[BatchPart]:
+    def ingest(self, batch: Batch, stream: Stream, spec: BatchSpec) -> list[BatchPart]:
         """Write the segments of a batch."""
 
-    def keep_late(self, batch: Batch, stream: Stream, watermark: int | None, folder: str) -> None:
-        """Write the rows of a batch that are late or have no time, with the reason for each."""
-
-    def keep_late_and_broken(self, batch: Batch, stream: Stream, task: BatchTask, folder: str) -> None:
-        """Write the same, and the rows that break a promise."""
+    def keep_late(self, batch: Batch, stream: Stream, spec: BatchSpec, folder: str) -> None:
+        """Write the rows of a batch that are late, have no time or break a promise, whole, each with the reason."""
 
     def fed_rows(self, files: Sequence[StoredFile], stream: Stream) -> Batch:
         """Return the results of a query, which units have written to files, as a batch of its result stream."""

@@ -1,12 +1,12 @@
-"""Spark's Python daemon with the tasks' tools in its hands: what it has loaded, every worker it forks has too.
+"""Spark's Python daemon, with all modules loaded that tasks need: the workers that it forks share them.
 
     python -m penstock.engine.daemon pyspark.worker          started by Spark (`spark.python.daemon.module`)
 
-Spark's own daemon loads nothing, and each worker then takes a second to load Arrow and the compiled kernels, and keeps
-a copy of its own in memory.  Here they are loaded once, frozen out of the garbage collector's sight, and shared.  A
-process that has threads should not fork, so the libraries are told to start none.
+With Spark's own daemon, each worker takes a second to load Arrow and the compiled kernels, and keeps its own copy in
+memory.  This daemon loads them once, and excludes them from garbage collection.  A process with threads should not
+fork, so the libraries are configured to start none.
 
-In:  nothing.  Out: whatever `pyspark.daemon` does.
+In:  nothing.  Out: workers, forked by `pyspark.daemon`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def use_installed_pyspark() -> None:
-    """Import pyspark from its directory, not from the copy of it in Spark's ``pyspark.zip``.
+    """Import pyspark from its directory, not from its copy in Spark's ``pyspark.zip``.
 
     Spark puts that file and a jar first on the path.  Modules in a zip have no byte code, and each worker would read
-    the lists of files in both again.  Where Spark was not installed as the package pyspark, the path stays as it is.
+    the file lists of both again.  Where Spark was not installed as the package pyspark, the path stays as it is.
     """
     archives = [entry for entry in sys.path if entry.endswith((".zip", ".jar"))]
     others = [entry for entry in sys.path if entry not in archives]
@@ -41,10 +41,9 @@ def use_installed_pyspark() -> None:
 
 
 def load() -> None:
-    """Load what tasks need, compiled kernels included, without starting a thread.
+    """Load the modules and compiled kernels that tasks need, without starting a thread.
 
-    The garbage collector is off meanwhile: what is imported stays, and looking at it again and again took a seventh of
-    the time.
+    The garbage collector is off meanwhile: scanning permanent objects took a seventh of the time.
     """
     gc.disable()
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -64,7 +63,7 @@ def load() -> None:
 
 
 def ignore_closed_pipe(worker: Callable[..., int]) -> Callable[..., int]:
-    """Let a worker leave quietly when Spark has closed the connection: it does so with those that were idle."""
+    """End a worker without an error when Spark has closed its connection, as it does with idle workers."""
 
     def run(*connection: object) -> int:
         try:
@@ -76,7 +75,7 @@ def ignore_closed_pipe(worker: Callable[..., int]) -> Callable[..., int]:
 
 
 def main() -> None:
-    """Load, then be Spark's daemon."""
+    """Load all modules, then run Spark's daemon."""
     use_installed_pyspark()
     load()
     from pyspark import daemon  # noqa: PLC0415 - see above

@@ -20,7 +20,7 @@ from penstock.engine.sinks.publication import clear_staging
 from penstock.engine.sinks.sink_kind import sink_of
 from penstock.engine.sinks.sink_paths import check_directories, check_paths, claim_sinks, undo_claims
 from penstock.engine.sources.checkpoints import check_checkpoint
-from penstock.engine.sources.sources import check_conditions, open_source, with_ingest_columns
+from penstock.engine.sources.sources import check_conditions, ingest_columns_of, open_source
 from penstock.engine.spark.schemas import empty_rows
 from penstock.engine.spark.session import settings_of
 from penstock.engine.spark_backend import SparkBackend
@@ -97,8 +97,8 @@ class Deployment:
         check_paths(plan, self.store.files)
         check_directories(plan.queries, standing_plan(self.ledger))
         for stream in plan.streams:
-            with_ingest_columns(empty_rows(self.spark, stream), stream, plan.logs_of(stream.name))
             check_conditions(self.spark, stream)
+            ingest_columns_of(empty_rows(self.spark, stream), stream, plan.logs_of(stream.name))
         empty: dict[str, DataFrame] = {}
         for group in plan.groups:
             streams = tuple(plan.stream(name) for name in group.streams)

@@ -12,7 +12,7 @@ from penstock.engine.change.diff import meaning
 from penstock.engine.change.recut_policy import plan_over
 from penstock.engine.sinks.callback import Callback
 from penstock.engine.sinks.sink_kind import settled
-from penstock.engine.sources.key_types import type_text, with_key_types
+from penstock.engine.spark.schemas import type_text, with_key_types
 from penstock.engine.spark.session import embedded_session
 from penstock.engine.views.memory import MemoryPolicy
 from penstock.engine.views.plans import stopped_queries

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.engine.aggregate.answer_job import AnswerJob
@@ -20,9 +19,10 @@ from penstock.engine.aggregate.answer_task import NOTE
 from penstock.engine.outputs.pair_columns import PairExpressions
 from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.runners.runner import Sql
-from penstock.engine.tasks.ingest import LATE, NO_EVENT_TIME, IngestTask, reason_name, set_aside
+from penstock.engine.tasks.ingest import IngestTask, set_aside
+from penstock.engine.tasks.ingest_columns import ROW_TIME
 from penstock.engine.tasks.promise_columns import with_elements
-from penstock.engine.tasks.upgrade import Upgrade, new_predicates
+from penstock.engine.tasks.rewrite import Upgrade, new_predicates
 from penstock.plan.spark_settings import SparkSettings
 from penstock.state.checksum import map_whole
 from penstock.testing.answer_values import answer_schema, answer_types, with_answers
@@ -33,7 +33,7 @@ from penstock.testing.row_values import arrow_types, exploded, row_columns, row_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.engine.tasks.ingest import BatchPart, BatchTask
+    from penstock.engine.tasks.ingest import BatchPart, BatchSpec
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
@@ -130,40 +130,30 @@ class InlineBackend:
 
     # --- batches --------------------------------------------------------------------------------------------------
 
-    def ingest(self, batch: pa.Table, stream: Stream, task: BatchTask) -> list[BatchPart]:
+    def ingest(self, batch: pa.Table, stream: Stream, spec: BatchSpec) -> list[BatchPart]:
         """Write a batch's segments: its rows are dealt out to the tasks."""
-        rows = self.with_ingest_columns(batch, stream, task).select(task.columns())
-        tasks = 1 if task.arrival else self.runner.parallelism  # the order of arrival is counted by one
+        rows = self.with_ingest_columns(batch, stream, spec).select(spec.columns())
+        tasks = 1 if spec.arrival else self.runner.parallelism  # the order of arrival is counted by one
         dealt = [rows.take(np.arange(number, rows.num_rows, tasks)) for number in range(tasks)]
         return [
             part
             for each in dealt
-            for part in IngestTask(task).finish(self.files, iter(each.combine_chunks().to_batches()))
+            for part in IngestTask(spec).finish(self.files, iter(each.combine_chunks().to_batches()))
         ]
 
-    def with_ingest_columns(self, batch: pa.Table, stream: Stream, task: BatchTask) -> pa.Table:
+    def with_ingest_columns(self, batch: pa.Table, stream: Stream, spec: BatchSpec) -> pa.Table:
         """Add to a batch what its logs need: event time, keys and predicate bits."""
         rows = exploded(batch, stream, self.settings)
-        return row_columns(rows, with_elements(stream), task.computed_for, self.settings)
+        return row_columns(rows, with_elements(stream), spec.computed_for, self.settings)
 
-    def keep_late(self, batch: pa.Table, stream: Stream, watermark: int | None, folder: str) -> None:
-        """Write the rows of a batch that are late or have no time, whole, with the reason for each."""
-        times = row_times(batch, stream)
-        timeless = pc.is_null(times)
-        late = timeless
-        if watermark is not None:
-            late = pc.or_(late, pc.fill_null(pc.less(times, watermark), fill_value=False))
-        reasons = pc.if_else(timeless, NO_EVENT_TIME, LATE)
-        named = batch.append_column(reason_name(batch.column_names), reasons)
-        self._put_late(named.filter(late), folder)
-
-    def keep_late_and_broken(self, batch: pa.Table, stream: Stream, task: BatchTask, folder: str) -> None:
-        """Write the same, and the rows that break a promise."""
-        whole = self.with_ingest_columns(batch, stream, task)
-        names = [each.name for each in stream.columns]
-        self._put_late(set_aside(self.files, task, whole.combine_chunks(), names), folder)
-
-    def _put_late(self, rows: pa.Table, folder: str) -> None:
+    def keep_late(self, batch: pa.Table, stream: Stream, spec: BatchSpec, folder: str) -> None:
+        """Write the rows of a batch that are late, have no time or break a promise, whole, each with the reason."""
+        if spec.promises:
+            whole = self.with_ingest_columns(batch, stream, spec)
+        else:
+            whole = batch.append_column(ROW_TIME, row_times(batch, stream))
+        names = [column.name for column in stream.columns]
+        rows = set_aside(self.files, spec, whole.combine_chunks(), names)
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, write_page_checksum=True)
         self.files.put(f"{folder}/part-00000.parquet", sink.getvalue().to_pybytes())

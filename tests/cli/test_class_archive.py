@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import class_archive
-from penstock.cli.class_archive import make_archive, remove_archives
 from penstock.cli.main import main
-from penstock.engine.spark.class_archive import SWITCH, archive_folder, archive_options, find_archive
+from penstock.engine.spark import class_archive
+from penstock.engine.spark.class_archive import (
+    SWITCH,
+    archive_folder,
+    archive_options,
+    find_archive,
+    make_archive,
+    remove_archives,
+)
 from penstock.errors import InputError, RunError
 
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from penstock.engine.runners.runner import Job
-    from penstock.engine.tasks.ingest import BatchPart, BatchTask
+    from penstock.engine.tasks.ingest import BatchPart, BatchSpec
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.state.commits import Commit
@@ -549,7 +549,7 @@ class WorldBackend(InlineBackend):
     def arrow_types(self, _stream: Stream) -> dict[str, pa.DataType]:
         return TYPES
 
-    def ingest(self, batch: Sequence[Row], stream: Stream, task: BatchTask) -> list[BatchPart]:
+    def ingest(self, batch: Sequence[Row], stream: Stream, task: BatchSpec) -> list[BatchPart]:
         """Deal a batch out to some tasks."""
         dealt = [batch[number :: self.dealt_to] for number in range(self.dealt_to)]
         parts = (self.world.columns(stream.name, rows).select(task.columns()) for rows in dealt)

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.tasks.count_axis import Counting
+from penstock.engine.tasks.row_windows import Counting
 from penstock.kernels.reference import difference_in_rows, nested_loop_join
 from penstock.kernels.row_cuts import probe_row_cuts
 from penstock.sql.query import Range

@@ -21,16 +21,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.engine.api import Engine
-from penstock.engine.sources import source_ingest
-from penstock.engine.sources.source_ingest import SourceIngest
+from penstock.engine.sources import ingester
+from penstock.engine.sources.ingester import SourceIngest
 from penstock.engine.sources.sources import ingest_columns_of
 from penstock.engine.spark.schemas import arrow_time_type, arrow_types, schema_ddl
-from penstock.engine.tasks.ingest import BatchTask, LogTask
+from penstock.engine.tasks.ingest import BatchSpec, LogSpec
 from penstock.engine.tasks.order_watch import Arrival
-from penstock.engine.tasks.parquet_predicates import MOST_PREDICATE_CHARACTERS
 from penstock.engine.tasks.parquet_reader import FILE_TYPES, arrow_columns, is_plain_parquet, plain_batch
-from penstock.engine.tasks.promise_columns import PromiseTask
+from penstock.engine.tasks.promise_columns import PromiseSpec
 from penstock.errors import RunError
+from penstock.limits import MAX_ARROW_PREDICATE_CHARACTERS
 from penstock.plan.stored import KeyPart, LogPlan
 from penstock.sql.query import Column, Stream
 
@@ -133,13 +133,13 @@ def stream_of(time: str, path="", **options) -> Stream:
     return Stream("S", columns, time, format="parquet", options=(("path", str(path)), *options.items()))
 
 
-def batch_task(spark, stream, key, predicates=(), columns=None) -> BatchTask:
+def batch_task(spark, stream, key, predicates=(), columns=None) -> BatchSpec:
     """Tell tasks to write one log."""
     stored = tuple(COLUMNS) if columns is None else columns
     log = LogPlan("log", "S", key, tuple(dict.fromkeys(predicates)), stored)
     masks = (1,) if predicates else (0,)
     kind = arrow_time_type(stream, spark)
-    return BatchTask(0, (LogTask(log, masks),), stream.time, kind, None)
+    return BatchSpec(0, (LogSpec(log, masks),), stream.time, kind, None)
 
 
 def origin_of(paths) -> dict:
@@ -307,8 +307,8 @@ def test_int96_is_sparks(spark, tmp_path, kind, zone):
         "c_double + 1 > 2",
         "c_bigint > 9999999999999999999",
         "c_double > 1e3",
-        f"c_int > {'0' * MOST_PREDICATE_CHARACTERS}1",
-        "NOT " * (MOST_PREDICATE_CHARACTERS // 4) + "c_int > 1",
+        f"c_int > {'0' * MAX_ARROW_PREDICATE_CHARACTERS}1",
+        "NOT " * (MAX_ARROW_PREDICATE_CHARACTERS // 4) + "c_int > 1",
     ],
 )
 def test_a_predicate_that_rounds_casts_or_computes_is_sparks(spark, predicate):
@@ -319,8 +319,8 @@ def test_a_predicate_that_rounds_casts_or_computes_is_sparks(spark, predicate):
 
 @pytest.mark.runs_task_here
 def test_a_predicate_of_the_greatest_depth_is_arrows(spark, tmp_path):
-    text = "!" * (MOST_PREDICATE_CHARACTERS - 11) + "(c_int > 1)"
-    assert len(text) == MOST_PREDICATE_CHARACTERS
+    text = "!" * (MAX_ARROW_PREDICATE_CHARACTERS - 11) + "(c_int > 1)"
+    assert len(text) == MAX_ARROW_PREDICATE_CHARACTERS
     columns = {"id": [1, 2, 3], "c_int": pa.array([1, 2, None], pa.int32())}
     columns["c_timestamp"] = pa.array([0] * 3, FILE_TYPES["timestamp"])
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
@@ -536,7 +536,7 @@ def test_a_file_that_changes_while_a_run_reads_it_stops_the_run(
 ):
     for name in "ab":
         write_rows(tmp_path / name, 100)
-    decide = source_ingest.plain_batch
+    decide = ingester.plain_batch
 
     def change_it(columns, origin):
         batch = decide(columns, origin)
@@ -545,7 +545,7 @@ def test_a_file_that_changes_while_a_run_reads_it_stops_the_run(
             file.unlink() if change == "removed" else write_rows(file.parent, 50)
         return batch
 
-    monkeypatch.setattr(source_ingest, "plain_batch", change_it)
+    monkeypatch.setattr(ingester, "plain_batch", change_it)
     with pytest.raises(RunError, match=r"source file /.*/a/0\.parquet.* Restore the file and run again"):
         results_of_a_run(spark, tmp_path)
     assert set(readers) == {ARROW}
@@ -603,7 +603,7 @@ def test_a_file_that_spark_would_find_damaged_is_sparks(spark, tmp_path, readers
 
 @pytest.mark.parametrize("step", ["arrow_columns", "plain_batch"])
 def test_an_unexpected_error_is_raised_and_nothing_is_read_another_way(spark, tmp_path, monkeypatch, step):
-    monkeypatch.setattr(source_ingest, step, Mock(side_effect=KeyError("unexpected")))
+    monkeypatch.setattr(ingester, step, Mock(side_effect=KeyError("unexpected")))
     for name in "ab":
         write_rows(tmp_path / name, 100)
     with pytest.raises(RunError, match="unexpected"):
@@ -620,6 +620,6 @@ def test_a_stream_that_others_make_promises_about_from_now_on_is_sparks(spark, t
         ingest = engine._running.ingesters[0].batches
         task = ingest._task(ingest.store.ledger.stream(ingest.stream.name))
         assert ingest._arrow_columns(spark, task)
-        assert ingest._arrow_columns(spark, replace(task, promises=PromiseTask())) is None
+        assert ingest._arrow_columns(spark, replace(task, promises=PromiseSpec())) is None
         assert ingest._arrow_columns(spark, replace(task, arrival=Arrival(0, {}))) is None
         assert ingest._arrow_columns(spark, task)

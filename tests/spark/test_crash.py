@@ -23,7 +23,7 @@ import pytest
 
 from penstock import limits
 from penstock.engine.runners.spark import SparkRunner
-from penstock.engine.sources.source_ingest import SourceIngest
+from penstock.engine.sources.ingester import SourceIngest
 from penstock.engine.stages import publish
 from penstock.errors import PenstockError
 from penstock.state.journal import Journal

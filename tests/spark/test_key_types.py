@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.sources.key_types import with_key_types
+from penstock.engine.spark.schemas import with_key_types
 from penstock.errors import InputError
 from penstock.sql.bind.binder import bind_query
 from penstock.sql.query import Edge, Key

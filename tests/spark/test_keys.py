@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.functions import expr
 
 from penstock.engine.api import Engine
-from penstock.engine.tasks.key_values import as_bigint, as_bytes
+from penstock.engine.tasks.ingest_columns import as_bigint, as_bytes
 from penstock.errors import InputError
 from penstock.plan.spark_settings import ANSI
 from penstock.plan.stored import WHOLE_TYPES

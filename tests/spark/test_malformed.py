@@ -14,8 +14,8 @@ from collections import Counter
 import pytest
 
 from penstock.engine.api import Engine
-from penstock.engine.sources.malformed import MOST_TEXT
 from penstock.errors import RunError
+from penstock.limits import MAX_CORRUPT_CHARACTERS
 
 pytestmark = pytest.mark.spark
 
@@ -125,14 +125,16 @@ def test_a_column_for_the_text_that_a_stream_declares_is_the_streams_own(spark, 
 
 def test_of_a_long_text_the_beginning_is_kept(spark, tmp_path):
     """Of XML, and of JSON over several lines, Spark gives the whole document for every row that it could not read."""
-    write(tmp_path / "in", "csv", ["1,2024-05-01 00:00:01,7,a", "1,soon,7," + "x" * 2 * MOST_TEXT])
+    write(
+        tmp_path / "in", "csv", ["1,2024-05-01 00:00:01,7,a", "1,soon,7," + "x" * 2 * MAX_CORRUPT_CHARACTERS]
+    )
     with Engine(tmp_path / "state", spark) as engine:
         engine.script(declare("a", tmp_path / "in", "csv"))
         engine.query("q", JOIN.format("a", NEAR))
         run(engine)
         (row,) = engine.late("a").collect()
-        assert len(row["s"]) == 2 * MOST_TEXT
-        assert row["_corrupt_record"] == ("1,soon,7," + "x" * MOST_TEXT)[:MOST_TEXT]
+        assert len(row["s"]) == 2 * MAX_CORRUPT_CHARACTERS
+        assert row["_corrupt_record"] == ("1,soon,7," + "x" * MAX_CORRUPT_CHARACTERS)[:MAX_CORRUPT_CHARACTERS]
 
 
 def test_an_option_without_its_column_loses_no_text(spark, tmp_path):

@@ -18,7 +18,7 @@ import pytest
 import penstock
 from penstock.engine.api import Engine
 from penstock.engine.outputs.results import to_show
-from penstock.engine.sources.key_types import type_text
+from penstock.engine.spark.schemas import type_text
 from penstock.errors import InputError
 
 pytestmark = pytest.mark.spark

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import limits
-from penstock.engine.tasks.rewrite import rewrite_segments
+from penstock.engine.tasks.rewrite import RewriteTask
 from penstock.kernels.reference import Event, rows_needed
 from penstock.kernels.sets import find_patterns, to_words
 from penstock.plan.chain import Chain
@@ -159,7 +159,7 @@ def test_rewriting_keeps_the_live_rows_and_no_other_sorted_under_the_same_batche
         write(files, drawn, f"part-{next(fresh)}.arrow", 2 * place, 2 * place + 1, selective=selective)
         for place, drawn in enumerate(batches)
     ]
-    made = rewrite_segments(files, "a", parts, mine).segment
+    made = RewriteTask("a", tuple(parts), tuple(mine)).run(files).segment
     kept = [row for drawn in batches for row in drawn if any(is_needed(row, claim) for claim in mine)]
     if not kept:
         assert made is None
@@ -180,7 +180,7 @@ def test_rewriting_keeps_the_live_rows_and_no_other_sorted_under_the_same_batche
 def test_rewriting_keeps_every_column_with_its_row(files):
     first = write(files, [(5, 0, 0), (1, 9, 0)], "1.arrow")
     second = write(files, [(3, 9, 0), (5, 9, 0)], "2.arrow")
-    made = rewrite_segments(files, "a", [first, second], [WindowClaim((0,), (1,), 5)]).segment
+    made = RewriteTask("a", (first, second), (WindowClaim((0,), (1,), 5),)).run(files).segment
     back = read_segment(files, made)
     assert list(zip(back.rows.h.tolist(), back.column("id").to_pylist(), strict=True)) == [
         (1, 1),

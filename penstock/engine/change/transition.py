@@ -29,7 +29,7 @@ from penstock.engine.sinks.sink_kind import sink_of
 from penstock.engine.spark.spark_errors import short_message
 from penstock.engine.stages.join import align_cursors, bring_up
 from penstock.engine.stages.release import last_releases, release_commit, release_job
-from penstock.engine.tasks.upgrade import Upgrade
+from penstock.engine.tasks.rewrite import Upgrade
 from penstock.engine.views.plans import next_plan, standing_plan
 from penstock.errors import InputError, PenstockError
 from penstock.sql.source_options import without_stream_secrets

@@ -16,8 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from penstock.engine.aggregate.answer_job import OPERATION, SEQUENCE, WINDOW_END
 from penstock.engine.aggregate.answer_task import INSTANT, NOTE, READER, WAS
 from penstock.engine.outputs.pair_columns import pair_schema
-from penstock.engine.sources.key_types import type_text
-from penstock.engine.spark.schemas import arrow_schema
+from penstock.engine.spark.schemas import arrow_schema, type_text
 from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of
 from penstock.sql.aggregates import aggregate_class

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.outputs.pair_sql import empty_result
 from penstock.engine.sinks.sink_kind import sink_of
 from penstock.engine.sinks.table import is_view
-from penstock.engine.sources.key_types import type_text
+from penstock.engine.spark.schemas import type_text
 from penstock.errors import InputError
 from penstock.sql.spark_types import SparkType, parse_type, refusal_to_store
 

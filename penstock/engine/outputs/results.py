@@ -20,9 +20,8 @@ from penstock.engine.outputs.pair_sql import empty_result, output_columns, wante
 from penstock.engine.runners.runner import Job
 from penstock.engine.runners.spark import described
 from penstock.engine.sinks.sink_kind import sink_of
-from penstock.engine.sources.key_types import type_text
-from penstock.engine.sources.malformed import SHOWN, keeps_text
-from penstock.engine.spark.schemas import schema_ddl
+from penstock.engine.sources.sources import CORRUPT_AMONG_LATE, keeps_text
+from penstock.engine.spark.schemas import schema_ddl, type_text
 from penstock.engine.tasks.ingest import reason_name
 from penstock.engine.tasks.propagate import finished_values
 from penstock.engine.tasks.release import RELEASE
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-    from penstock.engine.tasks.propagate import Propagation
+    from penstock.engine.tasks.propagate import PropagationTask
     from penstock.plan.build import Plan
     from penstock.sql.query import Query, Stream
     from penstock.state.files import Files
@@ -169,7 +168,7 @@ def read_output(spark: SparkSession, publication: Publication) -> DataFrame:
 
 
 def read_finished(
-    spark: SparkSession, files: Files, plan: Plan, query: Query, task: Propagation | None
+    spark: SparkSession, files: Files, plan: Plan, query: Query, task: PropagationTask | None
 ) -> DataFrame:
     """Read the values that are finished for a query, by the promises that are still remembered."""
     schema = key_ddl(plan, query)
@@ -181,7 +180,7 @@ def read_finished(
 
 
 def _finished_values(
-    files: Files, task: Propagation, batches: Iterable[pa.RecordBatch]
+    files: Files, task: PropagationTask, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         yield from finished_values(files, task)[0].to_batches()
@@ -191,7 +190,7 @@ def read_late(spark: SparkSession, files: Files, stream: Stream, committed: int)
     """Read the dead letters of committed batches: rows with the reason, and the text of unreadable lines."""
     folder = folder_of("late", stream.name)
     batches = [files.to_read(f"{folder}/{batch}") for batch in files.list(folder) if int(batch) < committed]
-    schema = schema_ddl(stream) + f", {SHOWN} string" * keeps_text(spark, stream)
+    schema = schema_ddl(stream) + f", {CORRUPT_AMONG_LATE} string" * keeps_text(spark, stream)
     schema += f", {reason_name(column.name for column in stream.columns)} string"
     if not batches:
         return spark.createDataFrame([], schema)

@@ -1,1 +1,1 @@
-"""Repair on request: what is wrong with a state, the point to go back to, and Spark's checkpoints set back to it."""
+"""Repair on request: the damage of a state, the commit to go back to, and the reset of Spark's checkpoints."""

@@ -4,10 +4,10 @@
     checkpoint   ... 5                           6 and 7 are written again, as far as the origin of 7 says them
                  ... 5  6  7  8  9               8 and 9 are removed: Spark plans them anew
 
-Not everything can be written again: the list of files that were read before 7, state of Spark's own, or an origin that
-names no files since they were too many.  `obstacle` says so before anything is changed.
+Some parts cannot be written again: the list of files that were read before 7, state of Spark's own, and the files of
+an origin that had too many to name.  `obstacle` checks this before anything is changed.
 
-In:  a checkpoint, a batch and its origin (`penstock.state.origin`).  Out: the files that Spark would have written.
+In:  a checkpoint, a batch and its origin (`penstock.state.origin`).  Out: the files as Spark writes them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 SESSION_LINE = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
-"""A line about the session where none is left: Spark wants one, though it only concerns state of Spark's own."""
-
-_LOOK_BACK_BATCHES = 5
+"""The line of a checkpoint about the session, if none is left.  It only concerns state of Spark's own."""
 
 
 # --- whether it can be set back ---------------------------------------------------------------------------------
@@ -39,13 +37,13 @@ _LOOK_BACK_BATCHES = 5
 def obstacle(checkpoint: Checkpoint, last: int, origin: Json | None, now: Json | None) -> str:
     """Return why a checkpoint cannot be set back to a batch of the journal; empty if it can.
 
-    `now` is the origin of the last batch that the journal has had: up to that one, lists of files must be whole.
+    `now` is the origin of the last batch in the journal: up to that batch, lists of files must be complete.
     """
     if checkpoint.has_state():
         return "Spark keeps state of its own for this stream"
     entries = _last_entries(checkpoint, origin)
     for name, number in file_sources(now) if now is not None else ():
-        if any(each <= number for each in checkpoint.source(name).torn_after(entries.get(name, -1))):
+        if any(entry <= number for entry in checkpoint.source(name).torn_after(entries.get(name, -1))):
             return f"the list of files that its source {name} would have to read again is not whole"
     if last < 0:
         return ""
@@ -55,7 +53,7 @@ def obstacle(checkpoint: Checkpoint, last: int, origin: Json | None, now: Json |
 
 
 def _losses(checkpoint: Checkpoint, origin: Json) -> Iterator[str]:
-    """List what is gone from a checkpoint and cannot be restored from an origin."""
+    """List the parts that a checkpoint lacks and an origin cannot restore."""
     for name, number in file_sources(origin):
         log, own, seen = checkpoint.source(name), origin["entries"][name], origin["seen"][name]
         if own is None and (log.count(number) != seen or not _same_files(log, origin, name)):
@@ -70,27 +68,27 @@ def _losses(checkpoint: Checkpoint, origin: Json) -> Iterator[str]:
 
 
 def _same_files(log: SourceLog, origin: Json, name: str) -> bool:
-    """Return whether a source's log has, for the batch of an origin, the files that it was made of."""
+    """Check whether a source's log names the files of an origin for its batch."""
     entries = log.entries(origin["after"][name], dict(file_sources(origin))[name])
     return None not in entries.values() and digest(entries) == str(origin["digests"][name])
 
 
 def _repeats(checkpoint: Checkpoint, origin: Json) -> Iterator[str]:
-    """List the files of an origin that a source has found a second time since, and would read again."""
+    """List the files of an origin that a source has found again since, and would read a second time."""
     for name, number in file_sources(origin):
         log = checkpoint.source(name)
         own = {path for files in (origin["entries"][name] or {}).values() for path, _ in files}
-        later = [log.entry(each) or [] for each in range(number + 1, log.last() + 1)]
+        later = [log.entry(entry) or [] for entry in range(number + 1, log.last() + 1)]
         again = sorted(own & {path for files in later for path, _ in files})
         if again:
             yield f"its source {name} has found {again[0]} a second time"
-        together = any(each > number and entry.endswith(".compact") for each, entry in log.names().items())
+        together = any(entry > number and file.endswith(".compact") for entry, file in log.names().items())
         if together and not _same_files(log, origin, name):
             yield f"other files were put together with those of its source {name} since"
 
 
 def read_again(checkpoint: Checkpoint, origin: Json | None) -> Iterator[str]:
-    """List the files that sources have found since a batch: a checkpoint set back to it reads them again."""
+    """List the files that sources have found since a batch: after a reset to it, Spark reads them again."""
     numbers = dict(file_sources(origin)) if origin is not None else {}
     for name in checkpoint.sources():
         log = checkpoint.source(name)
@@ -103,9 +101,9 @@ def read_again(checkpoint: Checkpoint, origin: Json | None) -> Iterator[str]:
 
 
 def set_back(checkpoint: Checkpoint, last: int, origin: Json | None) -> None:
-    """Let a checkpoint end with a batch of the journal: Spark goes on with the next one.
+    """Make a checkpoint end with a batch of the journal: Spark continues with the next one.
 
-    Lists of files that sources have found since stay: Spark reads them as one batch.
+    Lists of files that sources have found since then stay: Spark reads them as one batch.
     """
     _remove_checksums(checkpoint)
     session, numbers = _session(checkpoint), _last_entries(checkpoint, origin)
@@ -124,14 +122,14 @@ def set_back(checkpoint: Checkpoint, last: int, origin: Json | None) -> None:
 
 
 def _remove_checksums(checkpoint: Checkpoint) -> None:
-    """Remove the checksum files that Hadoop keeps: one that is left without its file lets no new one be written."""
+    """Remove Hadoop's checksum files: one without its file prevents a new file of that name."""
     for name in checkpoint.files.find(checkpoint.folder):
         if name.endswith(".crc"):
             checkpoint.files.delete(name)
 
 
 def _remove_after(checkpoint: Checkpoint, number: int) -> None:
-    """Remove what is planned or done after a batch, the last first, and logs that have no entry then."""
+    """Remove the entries after a batch, the last first, and logs that are empty then."""
     for kind in ("commits", "offsets"):
         for later in range(checkpoint.last(kind), number, -1):
             checkpoint.files.delete(f"{checkpoint.folder}/{kind}/{later}")
@@ -140,7 +138,7 @@ def _remove_after(checkpoint: Checkpoint, number: int) -> None:
 
 
 def _cut_after(log: SourceLog, last: int) -> None:
-    """Remove the first entry after one that is not whole, and all that follow it: their files are found again."""
+    """Remove the first incomplete entry after `last`, and all that follow it: their files are found again."""
     names, torn = log.names(), log.torn_after(last)
     for number in sorted(names, reverse=True):
         if torn and number >= torn[0]:
@@ -148,10 +146,10 @@ def _cut_after(log: SourceLog, last: int) -> None:
 
 
 def _last_entries(checkpoint: Checkpoint, origin: Json | None) -> dict[str, int]:
-    """Return, for each source of files, the last entry that an origin has; -1 for those that it does not have."""
+    """Return for each source of files the last entry that an origin has, or -1."""
     planned = checkpoint.offsets(checkpoint.last("offsets"))
-    told = planned.by_source.items() if planned is not None else ()
-    sources = {name for name, offset in told if log_offset(offset) is not None}
+    offsets = planned.by_source.items() if planned is not None else ()
+    sources = {name for name, offset in offsets if log_offset(offset) is not None}
     sources |= {name for name in checkpoint.sources() if _is_of_files(checkpoint.source(name))}
     return dict.fromkeys(sources, -1) | (dict(file_sources(origin)) if origin is not None else {})
 
@@ -161,14 +159,17 @@ def _is_of_files(log: SourceLog) -> bool:
 
 
 def _session(checkpoint: Checkpoint) -> str:
-    """Find a line about the session that is whole, the last one first."""
+    """Return the last complete line about the session."""
     last = checkpoint.last("offsets")
-    entries = (checkpoint.offsets(number) for number in range(last, max(-1, last - _LOOK_BACK_BATCHES), -1))
-    return next((each.session for each in entries if each is not None and each.session), SESSION_LINE)
+    entries = (
+        checkpoint.offsets(number)
+        for number in range(last, max(-1, last - limits.REPAIR_LOOK_BACK_BATCHES), -1)
+    )
+    return next((entry.session for entry in entries if entry is not None and entry.session), SESSION_LINE)
 
 
 def _write(checkpoint: Checkpoint, last: int, origin: Json, session: str) -> None:
-    """Write what an origin says where the checkpoint differs: lists of files first, then what refers to them."""
+    """Write the parts of an origin that the checkpoint lacks: lists of files first, then the entries that use them."""
     for name, texts in origin["begun"].items():
         there = checkpoint.source(name).texts()
         for entry, text in (texts or {}).items():
@@ -185,7 +186,7 @@ def _write(checkpoint: Checkpoint, last: int, origin: Json, session: str) -> Non
     if planned is None or not same_offsets(planned, offsets):
         _put(checkpoint, f"offsets/{last}", whole)
     if last and checkpoint.offsets(last - 1) is None:
-        # Spark wants one to be there, and reads from the last; the same one says that there is nothing between
+        # Spark needs the entry before the last; with equal offsets there are no rows between the two
         _put(checkpoint, f"offsets/{last - 1}", whole)
     if not checkpoint.is_done(last):
         _put(checkpoint, f"commits/{last}", 'v1\n{"nextBatchWatermarkMs":0}')
@@ -201,12 +202,12 @@ def _same(there: Iterable[FileEntry], files: Iterable[FileEntry]) -> bool:
 
 
 def _entry_text(log: SourceLog, name: str, files: Iterable[FileEntry]) -> str:
-    """Return an entry as Spark writes it under this name: alone, or together with all before."""
+    """Return an entry as Spark writes it under this name: alone, or compacted with all earlier ones."""
     number = int(name.partition(".")[0])
     lines = [_line(number, file) for file in files]
     if name.endswith(".compact"):
-        before = (log.entry(each) or [] for each in range(number))
-        lines = [_line(each, file) for each, earlier in enumerate(before) for file in earlier] + lines
+        before = (log.entry(earlier) or [] for earlier in range(number))
+        lines = [_line(earlier, file) for earlier, entry in enumerate(before) for file in entry] + lines
     return "\n".join(["v1", *lines])
 
 

@@ -1,21 +1,20 @@
-"""Repair a state: write again what is known twice, else go back to the last point from which all is whole.
+"""Repair a state: restore a commit from its copy, else go back to the last commit from which the state is intact.
 
-A run goes on only from a journal that can be read, with files that are whole and checkpoints that agree.  Where that is
-not so, there is one way that is right: to go back to a commit after which all of it was so, and to let everything that
-came later come again::
+A run needs a readable journal, undamaged files and checkpoints that agree with the journal.  If one of these is
+missing, the repair goes back to the last commit after which all were there.  Everything later is computed again::
 
-    commits   ... 53  54  55  56  57x 58  59          57 is damaged, and 58 does not have it
-                           └ the last one from which every file that is named is there and whole
+    commits   ... 53  54  55  56  57x 58  59          57 is damaged, and 58 has no copy of it
+                           └ the last commit of which every file exists and is undamaged
 
     journal        57, 58 and 59 are moved aside
-    results        files of units and releases that came after 56 are removed: they come again
-    checkpoints    each ends with the last batch that the journal has at 56: Spark reads on from there
+    results        files of units and releases after 56 are removed: they come again
+    checkpoints    each ends with the last batch that the journal has at 56: Spark continues from there
     late rows      those of batches that come again are removed
 
-Nothing is changed before all of it is known to be possible.  What is to be done is noted first, and a state with such
-a note is not opened (`penstock.engine.store`): a repair that is cut short is finished by the next.
+Nothing is changed before all steps are known to be possible.  The goal is noted first, and a state with such a note is
+not opened (`penstock.engine.store`): the next repair finishes one that was interrupted.
 
-In:  the url of a state that no engine runs on.  Out: a `Repair`: what is wrong and what would be done; and it does it.
+In:  the url of a state that no engine runs on.  Out: a `Repair`: the damage, the steps, and a method that does them.
 """
 
 from __future__ import annotations
@@ -54,19 +53,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Repair:
-    """What is wrong with a state, and what would mend it; made by `examine`."""
+    """The damage of a state, and the commit to go back to; made by `examine`."""
 
     files: Files
     survey: Survey[Ledger]
     wrong: tuple[str, ...]
     goal: int | None
-    """The commit to go back to; None if there is none."""
+    """The commit to go back to; None if the state cannot be repaired."""
     why: str = ""
-    """Why the state cannot be repaired, if it cannot."""
+    """The reason why the state cannot be repaired; empty if it can."""
 
     @property
     def ledger(self) -> Ledger:
-        """Give what will be true."""
+        """Return the ledger after the repair."""
         assert self.goal is not None  # noqa: S101 - asked only of what can be repaired
         return self.survey.states[self.goal]
 
@@ -77,11 +76,11 @@ class Repair:
 
     @cached_property
     def streams(self) -> list[str]:
-        """List the streams whose checkpoints do not agree with what will be true."""
+        """List the streams whose checkpoints do not agree with the ledger after the repair."""
         return [name for name in _streams(self.survey) if _disagreement(self.files, self.ledger, name)]
 
     def steps(self) -> Iterator[str]:
-        """Say what would be done."""
+        """Describe the steps of the repair."""
         if self.goal is None:
             return
         for number in sorted(self.survey.copies):
@@ -89,19 +88,19 @@ class Repair:
                 yield f"write commit {number} again: the next one has a copy of it"
         if self.goal < self.survey.last:
             yield f"go back to commit {self.goal}: move the later ones aside ({self.files.path(DIRECTORY)}/removed-…)"
-        if torn := [each for each in self.survey.torn_snapshots if each <= self.goal]:
+        if torn := [number for number in self.survey.torn_snapshots if number <= self.goal]:
             yield f"move damaged snapshots aside: {', '.join(map(str, torn))}"
         if self.results:
             yield f"remove {len(self.results)} files of results that come again, such as {_path(self.results[0])}"
         for stream in self.streams:
             last = self.ledger.stream(stream).source_batch
             where = "its beginning" if last < 0 else f"the end of batch {last}"
-            yield f"set Spark's checkpoint of stream {stream} to {where}: what came after is read again"
+            yield f"set Spark's checkpoint of stream {stream} to {where}: later rows are read again"
         for publication in _handed_over(self.ledger):
             yield f"note that {publication.unit} was handed over to {publication.query}"
 
     def carry_out(self) -> None:
-        """Do it; what is done already, by a repair that was cut short, is passed over."""
+        """Do the steps, except those that an interrupted repair has done."""
         files, ledger, goal = self.files, self.ledger, self.goal
         files.put(REPAIR_NOTE, json.dumps({"goal": goal}).encode())
         for where, name in self.results:
@@ -114,7 +113,7 @@ class Repair:
         files.delete(REPAIR_NOTE)
 
     def _mend_journal(self) -> None:
-        """Let the journal end with the commit to go back to; the last ones go first, so that there is never a gap."""
+        """Remove the commits after the goal, the last one first, so that there is never a gap."""
         goal = cast("int", self.goal)
         aside = f"{DIRECTORY}/removed-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         present = numbers(self.files)
@@ -128,7 +127,7 @@ class Repair:
             if number <= goal:
                 _move_aside(self.files, commit_name(number), aside)
                 self.files.put(commit_name(number), wrap(number, copy.writer, copy.body))
-        done = tuple((each.unit, each.query) for each in _handed_over(self.ledger))
+        done = tuple((publication.unit, publication.query) for publication in _handed_over(self.ledger))
         if done:
             journal = open_journal(self.files)
             journal.recover()
@@ -136,17 +135,17 @@ class Repair:
 
 
 def examine(url: str) -> Repair:
-    """Look at a state from end to end; whoever calls owns it."""
+    """Examine a state from end to end; the caller holds its lock."""
     files = open_files(url, private=True)
     if not files.list(DIRECTORY):
         raise InputError(
-            f"{url} is not a state directory: give the one of a run (penstock run SCRIPT --state DIR)"
+            f"{url} is not a state directory: name the one of a run (penstock run SCRIPT --state DIR)"
         )
     surveyed = survey(files, fold_json, Ledger(), decode_ledger)
     begun = json.loads(files.read(REPAIR_NOTE))["goal"] if files.exists(REPAIR_NOTE) else None
     now = surveyed.states.get(surveyed.end)
     wrong = (*surveyed.wrong, *(_troubles(files, surveyed, now) if now is not None else ()))
-    wrong += (f"a repair that goes back to commit {begun} was cut short",) if begun is not None else ()
+    wrong += (f"a repair that goes back to commit {begun} was interrupted",) if begun is not None else ()
     if not wrong:
         return Repair(files, surveyed, (), surveyed.end)
     goals = sorted(surveyed.states, reverse=True) if begun is None else [begun]
@@ -160,7 +159,7 @@ def examine(url: str) -> Repair:
 
 
 def _in_short(reasons: list[str]) -> str:
-    """Say why one cannot go back: the first reason, and the last if there are several."""
+    """Return why no commit can be the goal: the first reason, and the last if there are several."""
     return (
         "; ".join(dict.fromkeys((reasons[0], reasons[-1]))) if reasons else "none of its commits can be read"
     )
@@ -170,7 +169,7 @@ def _in_short(reasons: list[str]) -> str:
 
 
 def _troubles(files: Files, surveyed: Survey[Ledger], ledger: Ledger) -> Iterator[str]:
-    """Say what does not fit the last commit that can be read: files, results, checkpoints."""
+    """List the files, results and checkpoints that do not fit the last readable commit."""
     yield from (f"{why} (named by the journal)" for why in _file_troubles(files, ledger))
     for where, name in unknown_results(_sinks(surveyed), ledger):
         yield f"{where.path(name)} is of a unit that the journal does not have"
@@ -189,14 +188,14 @@ def _disagreement(files: Files, ledger: Ledger, stream: str) -> str:
 
 
 def _file_troubles(files: Files, ledger: Ledger) -> Iterator[str]:
-    """Say which files that a ledger names are damaged or missing: all of the missing first, which is quickly seen."""
-    there = {
+    """List the files of a ledger that are missing, which is a quick check, then those that are damaged."""
+    present = {
         name for kind in {name.partition("/")[0] for name in ledger.files()} for name in files.find(kind)
     }
-    for name in sorted(ledger.files() - there):
+    for name in sorted(ledger.files() - present):
         yield f"{files.path(name)} is missing"
     for kept in ledger.summed():
-        if kept.name in there:
+        if kept.name in present:
             try:
                 map_whole(files, kept)
             except (DamagedError, MissingError):
@@ -208,34 +207,31 @@ def _file_troubles(files: Files, ledger: Ledger) -> Iterator[str]:
 
 
 def _lost(publication: Publication, state: Files) -> Iterator[Move]:
-    """List the files of committed output that are nowhere, and were neither handed over nor taken by a consumer."""
+    """List the files of committed output inside the state that are missing and were not handed over."""
     for move in publication.moves:
         where = open_files(move.root)
         inside = where.path(move.final).startswith(f"{state.root}/")
-        if (
-            inside
-            and not publication.query
-            and not where.exists(move.final)
-            and not where.exists(move.staged)
-        ):
+        if inside and not publication.query and not _is_somewhere(move):
             yield move
 
 
 def _handed_over(ledger: Ledger) -> list[Publication]:
-    """List the results for a console or callback that are gone because they were handed over already."""
+    """List the results for a console or callback that are missing because they were handed over already."""
     return [
-        each for each in ledger.pending if each.query and any(not _is_somewhere(move) for move in each.moves)
+        publication
+        for publication in ledger.pending
+        if publication.query and not all(map(_is_somewhere, publication.moves))
     ]
 
 
 def _is_somewhere(move: Move) -> bool:
-    """Say whether a file of committed output is staged or in place."""
+    """Check whether a file of committed output is staged or in place."""
     files = open_files(move.root)
     return files.exists(move.final) or files.exists(move.staged)
 
 
 def _impossible(files: Files, surveyed: Survey[Ledger], ledger: Ledger) -> str:
-    """Say why one cannot go back to a ledger; empty if one can."""
+    """Return why a ledger cannot be restored; empty if it can."""
     for why in _file_troubles(files, ledger):
         return why
     for stream in _streams(surveyed):
@@ -252,46 +248,50 @@ def _impossible(files: Files, surveyed: Survey[Ledger], ledger: Ledger) -> str:
 
 
 def _exists(url: str) -> bool:
-    """Say whether a file of a source is still there; Spark writes urls with escapes."""
+    """Check whether a file of a source still exists; Spark escapes urls."""
     system, path = url_to_fs(unquote(url))
     return bool(system.exists(path))
 
 
-# --- where things are -------------------------------------------------------------------------------------------
+# --- streams and directories -----------------------------------------------------------------------------------
 
 
 def _streams(surveyed: Survey[Ledger]) -> list[str]:
-    """List the streams that were ever read, as far as anything says so."""
+    """List all streams that the commits and ledgers name, without results of queries."""
     names = {name for ledger in surveyed.states.values() for name in (*ledger.declared, *ledger.streams)}
     names |= {str(commit["stream"]) for commit in surveyed.commits.values() if commit.get("kind") == "batch"}
     return sorted(names - _results(surveyed))
 
 
 def _results(surveyed: Survey[Ledger]) -> set[str]:
-    """List the streams that are the results of queries: they have no source, and come again with their rows."""
+    """List the streams that are results of queries: they have no source."""
     plans = [ledger.plan for ledger in surveyed.states.values() if ledger.plan]
-    commits = (decode(each) for each in surveyed.commits.values() if each.get("kind") == "plan")
-    plans += [each.plan for each in commits if isinstance(each, PlanServed)]
+    commits = (decode(commit) for commit in surveyed.commits.values() if commit.get("kind") == "plan")
+    plans += [commit.plan for commit in commits if isinstance(commit, PlanServed)]
     return {stream.name for plan in plans for stream in plan.streams if stream.results}
 
 
 def _sinks(surveyed: Survey[Ledger]) -> set[str]:
-    """List the directories of results outside the state: of all plans, and of all output that was ever committed."""
+    """List the directories of results outside the state: those of all plans and of all committed output."""
     roots: set[str] = set()
     for ledger in surveyed.states.values():
-        roots |= set(_plan_sinks(ledger.plan)) | {move.root for each in ledger.pending for move in each.moves}
+        roots |= set(_plan_sinks(ledger.plan)) | _roots(ledger.pending)
     for commit in map(decode, surveyed.commits.values()):
         roots |= set(_plan_sinks(commit.plan)) if isinstance(commit, PlanServed) else set()
         output = commit.output if isinstance(commit, UnitJoined | Backfilled | Released) else Output()
-        roots |= {move.root for each in output.publish if not each.query for move in each.moves}
+        roots |= _roots(publication for publication in output.publish if not publication.query)
     return roots
+
+
+def _roots(publications: Iterable[Publication]) -> set[str]:
+    return {move.root for publication in publications for move in publication.moves}
 
 
 def _plan_sinks(plan: ServedPlan | None) -> Iterable[str]:
     """List the directories that a plan's queries write to."""
     if plan is None:
         return ()
-    return file_sinks([*plan.queries, *(each.query for each in plan.stopped)]).values()
+    return file_sinks([*plan.queries, *(stopped.query for stopped in plan.stopped)]).values()
 
 
 def _path(file: tuple[Files, str]) -> str:
@@ -300,7 +300,7 @@ def _path(file: tuple[Files, str]) -> str:
 
 
 def _remove_late_rows(files: Files, ledger: Ledger, streams: Iterable[str]) -> None:
-    """Remove the rows that were set aside of batches that come again."""
+    """Remove the dead letters of batches that come again."""
     for stream in streams:
         folder = folder_of("late", stream)
         for name in files.list(folder):
@@ -309,6 +309,6 @@ def _remove_late_rows(files: Files, ledger: Ledger, streams: Iterable[str]) -> N
 
 
 def _move_aside(files: Files, name: str, aside: str) -> None:
-    """Move a file of the journal out of the way, if it is there."""
+    """Move a file of the journal to another directory, if it exists."""
     if files.exists(name):
         files.move(name, f"{aside}/{name.rpartition('/')[2]}")

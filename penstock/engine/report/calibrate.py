@@ -30,9 +30,9 @@ import pyarrow as pa
 
 from penstock.engine.runners.runner import Job
 from penstock.engine.sinks.pair_batch import Delivery, Target
-from penstock.engine.tasks.ingest import BatchTask, LogTask
-from penstock.engine.tasks.join import InputTask, JoinTask, SegmentRange, UnitTask
-from penstock.engine.tasks.rewrite import rewrite_segments
+from penstock.engine.tasks.ingest import BatchSpec, LogSpec
+from penstock.engine.tasks.join import JoinTask, SegmentRange, UnitInput, UnitSpec
+from penstock.engine.tasks.rewrite import RewriteTask
 from penstock.kernels.key_hash import mix
 from penstock.kernels.probe import Wanted, probe
 from penstock.kernels.sets import to_words
@@ -140,7 +140,7 @@ class Bench:
         rows = self.spark.range(0, ROWS).selectExpr(
             "id % 50000 AS k", "CAST(id AS DOUBLE) AS v", "timestamp_micros(id * 100) AS ts"
         )
-        task = BatchTask(0, (LogTask(_LOG, (0,)),), "ts", None, None)
+        task = BatchSpec(0, (LogSpec(_LOG, (0,)),), "ts", None, None)
         return _seconds(lambda: self.backend.ingest(rows, _STREAM, task))
 
 
@@ -203,7 +203,7 @@ class _MergeTask:
         """Merge the segments several times and return the seconds of the fastest."""
 
         def merge() -> object:
-            return rewrite_segments(files, "calibration", self.pieces, [_ALL])
+            return RewriteTask("calibration", tuple(self.pieces), (_ALL,)).run(files)
 
         return min(_seconds(merge) for _ in range(REPEATS))
 
@@ -215,9 +215,9 @@ class _Sides:
     left: Segment
     right: Segment
 
-    def unit(self, parts: int) -> UnitTask:
+    def unit(self, parts: int) -> UnitSpec:
         """Describe a unit in which the left segment is new, and the right one was there."""
-        return UnitTask(
+        return UnitSpec(
             inputs=(replace(_INPUT, new=(_range(self.left),)), replace(_INPUT, old=(_range(self.right),))),
             cuts=tuple(_cuts(2).tolist()),
             level_sets=(1,),
@@ -229,7 +229,7 @@ class _Sides:
 
 _ALL = WindowClaim((0,), (_SPAN,), None)
 _COLUMNS = (("k", pa.int64()), ("v", pa.float64()))
-_INPUT = InputTask(old=(), new=(), columns=_COLUMNS, masks={0: (0,)}, excluded_masks={0: ()})
+_INPUT = UnitInput(old=(), new=(), columns=_COLUMNS, masks={0: (0,)}, excluded_masks={0: ()})
 
 
 def _cuts(bounds: int) -> Ints:

@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 @dataclass
 class InlineRunner:
-    """Runs tasks in this process; work is divided as if so many of them ran at once."""
+    """Runs tasks in this process, divided as if `parallelism` of them ran at once."""
 
     files: Files
     evaluate: Callable[[Sql, Batches], Batches]

@@ -55,8 +55,8 @@ class SqlTask(RowsTask[R_co], Protocol[R_co]):
 class Sql:
     """The expressions between the two halves of a task: the schema of the rows (DDL), and the columns to compute.
 
-    A plan is used again for the same expressions, unless they have to be planned `anew` for each job: clocks and seeds
-    stand still in a plan.  `source` is what the text was made from, for a runner that evaluates it without Spark.
+    A plan is reused for the same expressions, unless they have to be planned `anew` for each job, as clocks and seeds
+    do.  `source` is the object that the text was made from, for a runner that evaluates it without Spark.
     """
 
     schema: str
@@ -67,7 +67,7 @@ class Sql:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """How a job is shown to people: its stage (a job group and a scheduler pool) and a description."""
+    """How Spark shows a job: its stage (a job group and a scheduler pool) and a description."""
 
     stage: str
     description: str
@@ -80,7 +80,7 @@ ROWS, PAIRS, RESULTS, RELEASED, ANSWERS = (
     "results released",
     "answers",
 )
-"""Names of the accumulators that tasks add to: what a report has under `counts`."""
+"""Names of the accumulators, to which the runner adds the `counts` of each report."""
 
 
 def counted(number: int, one: str, more: str) -> str:

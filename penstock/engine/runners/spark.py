@@ -1,7 +1,7 @@
 """The Spark runner: tasks become a Spark job, and their reports come back to the driver.
 
 Planning a job and pickling its function take longer than many a job.  So the function that Spark plans is always the
-same, and the tasks travel with the job as one of its local properties, which every Spark task can read::
+same, and the tasks travel with the job as a local property, which every Spark task can read::
 
     driver      property "penstock.tasks" = pickled tasks        collect()  ── the plan is there already
     executor    read the property ──▶ tasks[i].run(files) ──▶ reports
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 from pyspark import TaskContext
 
+from penstock import limits
 from penstock.engine.runners.runner import ANSWERS, PAIRS, RELEASED, RESULTS, ROWS, Job
 from penstock.errors import RunError
 from penstock.kernels.warm import warm_up
@@ -43,9 +44,6 @@ R = TypeVar("R")
 PROPERTY = "penstock.tasks"
 """The local property that carries the tasks of a job."""
 
-MOST_PLANS = 64
-"""Plans that a runner keeps."""
-
 _GROUP = "spark.jobGroup.id"
 
 REPORT = "job string, number int, report binary"
@@ -61,19 +59,19 @@ class SparkRunner:
         self.has_run = False
         """Whether a job of this runner has succeeded."""
         self._plans: dict[object, DataFrame] = {}
-        """Plans by what they are made of: planning takes longer than many a job."""
+        """Plans by their number of tasks and their expressions."""
         names = (ROWS, PAIRS, RESULTS, RELEASED, ANSWERS)
         self._accumulators = {name: spark.sparkContext.accumulator(0) for name in names}
 
     @property
     def parallelism(self) -> int:
-        """Return the number of tasks that run at once: the cores of the executors that are there now."""
+        """Return the number of tasks that run at once: the cores of the present executors."""
         return int(self.spark.sparkContext.defaultParallelism)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return what the tasks have counted so far, by the names of the accumulators."""
-        return {name: int(each.value) for name, each in self._accumulators.items()}
+        """Return the values of the accumulators by name."""
+        return {name: int(accumulator.value) for name, accumulator in self._accumulators.items()}
 
     def map(self, tasks: Sequence[Task[R]], job: Job) -> list[R]:
         """Run tasks and return their reports in order; a Spark task runs one of them, or every n-th."""
@@ -95,8 +93,8 @@ class SparkRunner:
         return self._run(plan if sql.anew else self._kept(key, plan), tasks, job)
 
     def _kept(self, key: object, plan: DataFrame) -> DataFrame:
-        """Keep a plan for the next job of its kind; of very many, begin anew."""
-        if key not in self._plans and len(self._plans) >= MOST_PLANS:
+        """Keep a plan for the next job of its kind; forget all plans if there are too many."""
+        if key not in self._plans and len(self._plans) >= limits.MAX_CACHED_PLANS:
             self._plans.clear()
         self._plans[key] = plan
         return plan
@@ -111,30 +109,30 @@ class SparkRunner:
 
     def _run(self, plan: DataFrame, tasks: Sequence[Any], job: Job, parts: int = 1) -> list[Any]:
         context, name = self.spark.sparkContext, uuid.uuid4().hex
-        work = _Work(name, self.files, tuple(tasks), parts, self._accumulators)
+        work = _CarriedTasks(name, self.files, tuple(tasks), parts, self._accumulators)
         with described(context, job), carried(context, work):
             reports = plan.collect()
-        if any(each.job != name for each in reports):
+        if any(report.job != name for report in reports):
             raise RunError(
                 "a Spark job ran the tasks of another one: set PYSPARK_PIN_THREAD to true, as it is by default"
             )
         self.has_run = True
-        return [pickle.loads(each.report) for each in sorted(reports, key=_number)]  # noqa: S301 - of our own tasks
+        return [pickle.loads(report.report) for report in sorted(reports, key=_number)]  # noqa: S301 - of our own tasks
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """What a job carries: tasks, the files they read and write, and the number of Spark tasks that share them."""
+class _CarriedTasks:
+    """The tasks of a job, the files they read and write, and the number of Spark tasks that share them."""
 
     name: str
-    """Tells the job from others."""
+    """A unique name of the job."""
     files: Files
     tasks: tuple[Any, ...]
     parts: int
     accumulators: Mapping[str, Accumulator[int]]
 
     def report(self, number: int, report: object) -> pa.RecordBatch:
-        """Add what a report counts to the accumulators, and write the report."""
+        """Add the counts of a report to the accumulators, and return the report as a row."""
         for part in report if isinstance(report, list) else (report,):
             for name, count in getattr(part, "counts", {}).items():
                 self.accumulators[name].add(count)
@@ -161,10 +159,8 @@ def described(context: SparkContext, job: Job) -> Iterator[None]:
         "spark.scheduler.pool": job.stage,
     }
     before = {name: context.getLocalProperty(name) for name in properties}
-    if before[_GROUP]:
-        del properties[
-            _GROUP
-        ]  # that of a streaming query, by which Spark cancels the job when the query stops
+    if before[_GROUP]:  # of a streaming query: Spark cancels its jobs by this group
+        del properties[_GROUP]
     _set_properties(context, properties)
     try:
         yield
@@ -173,8 +169,8 @@ def described(context: SparkContext, job: Job) -> Iterator[None]:
 
 
 @contextmanager
-def carried(context: SparkContext, work: _Work) -> Iterator[None]:
-    """Let the jobs of this thread carry tasks."""
+def carried(context: SparkContext, work: _CarriedTasks) -> Iterator[None]:
+    """Add tasks to the jobs of this thread."""
     _set_properties(context, {PROPERTY: base64.b64encode(zlib.compress(pickle.dumps(work), 1)).decode()})
     try:
         yield
@@ -223,45 +219,44 @@ def begin_tasks(batches: Batches) -> Batches:
 
 
 def finish_tasks(batches: Batches) -> Batches:
-    """Let a task take the rows of a partition, and yield its report; there is one task for each, or one for all."""
+    """Pass the rows of a partition to its task, and yield the report; one task may serve all partitions."""
     work, context = _carried(), TaskContext.get()
     number = context.partitionId() if context else 0
     yield work.report(number, work.tasks[min(number, len(work.tasks) - 1)].finish(work.files, batches))
     _settling.after_task()
 
 
-def _carried() -> _Work:
+def _carried() -> _CarriedTasks:
     """Read the tasks that a job carries."""
     context = TaskContext.get()
     text = context.getLocalProperty(PROPERTY) if context else None
     if not text:
         raise RunError("the job carries no tasks: it was not run by a SparkRunner")
-    work: _Work = pickle.loads(zlib.decompress(base64.b64decode(text)))  # noqa: S301 - ours
+    work: _CarriedTasks = pickle.loads(zlib.decompress(base64.b64decode(text)))  # noqa: S301 - ours
     return work
 
 
 def _numbers(batches: Batches) -> Iterator[int]:
-    """Read the numbers that a Spark task was given."""
+    """Read the numbers of a Spark task's rows."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 
 
 class _Settling:
-    """Takes what a Python worker has loaded out of the garbage collector's sight.
+    """Excludes the objects that a Python worker has loaded from garbage collection.
 
-    Spark collects garbage after every task, and a worker that has loaded compiled kernels has a million objects that
-    will never be garbage: looking at them took longer than joining a hundred thousand rows.
+    Spark collects garbage after every task.  A worker with compiled kernels has a million permanent objects; scanning
+    them took longer than joining a hundred thousand rows.
     """
 
     EARLY = 16
-    """Tasks after which a worker has loaded what it will."""
+    """Tasks after which a worker has loaded everything."""
 
     def __init__(self) -> None:
-        """Begin with a new worker."""
         self.tasks = 0
 
     def after_task(self) -> None:
-        """Freeze what there is, after the worker's first few tasks."""
+        """Freeze all objects, after each of the worker's first tasks."""
         if self.tasks < self.EARLY:
             self.tasks += 1
             gc.collect()

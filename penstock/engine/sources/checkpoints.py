@@ -1,7 +1,6 @@
-"""Spark's checkpoints, held against the journal: at a start, and at every batch.  They are read, never written.
+"""Compare Spark's checkpoints with the journal, at a start and at every batch.  They are read, never written.
 
-In:  the state, and a stream's name.  Out: nothing, or the `RunError` that names the stream, what the checkpoint says,
-what the journal says, and the ways out.
+In:  the state, and a stream's name.  Out: nothing, or a `RunError` that names the stream, the difference and the fixes.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ if TYPE_CHECKING:
 
 
 def checkpoint_of(files: Files, stream: str) -> Checkpoint:
-    """Give the checkpoint of a stream."""
+    """Return the checkpoint of a stream."""
     return Checkpoint(files, folder_of("checkpoint", stream))
 
 
 def check_checkpoint(store: Store, stream: str) -> None:
-    """Refuse a checkpoint of a stream that does not agree with the journal."""
+    """Refuse a checkpoint that does not agree with the journal."""
     checkpoint, ledger = checkpoint_of(store.files, stream), store.ledger
     if why := disagreement(checkpoint, ledger.stream(stream).source_batch, ledger.origins.get(stream)):
         raise _refusal(stream, checkpoint, why)
 
 
 def checked_origin(store: Store, stream: str, batch: int) -> dict[str, Any]:
-    """Read where a batch comes from; refuse one that is not the journal's last and does not follow on it either."""
+    """Read the origin of a batch; refuse a batch that is neither the journal's last nor the next one."""
     checkpoint, ledger = checkpoint_of(store.files, stream), store.ledger
     last = ledger.origins.get(stream)
     origin = origin_of(checkpoint, batch, last)
@@ -43,7 +42,7 @@ def checked_origin(store: Store, stream: str, batch: int) -> dict[str, Any]:
 
 
 def _refusal(stream: str, checkpoint: Checkpoint, why: str) -> RunError:
-    """Say how a checkpoint does not agree with the journal, and the ways out."""
+    """Return the error for a checkpoint that does not agree with the journal."""
     return RunError(
         f"stream {stream}: Spark's checkpoint {checkpoint.path} does not agree with the journal: {why}. Restore both "
         f"from one copy, run `penstock repair --state {checkpoint.files.root}`, or begin anew with another state and "

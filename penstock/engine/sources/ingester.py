@@ -1,7 +1,8 @@
 """Ingest of one stream: a Structured Streaming query whose every batch becomes segments and one commit.
 
-A batch that the journal already has is passed over, so a restart that is handed its last batch again adds nothing.  It
-is known by where it came from (`penstock.state.origin`), and one that does not follow on the last stops the run.
+Spark reads a batch, or Arrow where the files and the plan allow it (`penstock.engine.tasks.parquet_reader`); the commit
+is the same.  A batch that the journal already has is skipped, so a restart that repeats its last batch adds nothing.  A
+batch is identified by its origin (`penstock.state.origin`); one that does not follow on the last stops the run.
 
 In:  the stream's DataFrame (`penstock.engine.sources.sources`).  Out: ``batch`` commits.
 """
@@ -10,30 +11,42 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import fsspec
+import pyarrow.parquet as pq
+
+from penstock.engine.sources.batch_ingest import BatchIngest
 from penstock.engine.sources.checkpoints import checked_origin, checkpoint_of
-from penstock.engine.sources.source_ingest import SourceIngest
-from penstock.engine.sources.sources import FILE_ORDER
+from penstock.engine.sources.sources import FILE_ORDER, files_to_read, irregular_message, source_path
 from penstock.engine.spark.failed_queries import QueriesFailedError
+from penstock.engine.spark.session import verifies_checksums
 from penstock.engine.spark.spark_errors import short_message
+from penstock.engine.tasks.ingest import ingest_job
+from penstock.engine.tasks.parquet_reader import ParquetTask, arrow_columns, is_plain_parquet, plain_batch
 from penstock.errors import PenstockError, RunError
 from penstock.sql.streams import trigger_micros
+from penstock.state.locations import files_below, irregular, local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.engine.backend import Backend
     from penstock.engine.store import Store
+    from penstock.engine.tasks.ingest import BatchPart, BatchSpec
+    from penstock.engine.tasks.parquet_reader import ArrowColumns, PlainBatch
     from penstock.plan.build import Plan
+    from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
 
+    _Needs = tuple[tuple[LogPlan, ...], bool, bool]
+    """The logs of a stream, and whether its tasks read promises, or number rows in the order of arrival."""
 
-FIXED = frozenset(
-    {
+_FIXED_SIZE_TYPES = frozenset(
+    [
         "boolean",
         "tinyint",
         "smallint",
@@ -44,9 +57,16 @@ FIXED = frozenset(
         "date",
         "timestamp",
         "timestamp_ntz",
-    }
+    ]
 )
-"""Types whose values have a few bytes each: so many rows as Spark puts in an Arrow batch are never too much."""
+"""Types whose values have a few bytes each: as many rows as Spark puts in an Arrow batch are never too large."""
+
+_SETTINGS = {
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+"""Settings of a session by which Spark reads a file as Arrow does; with any other value Spark reads it."""
 
 _EMPTY_CHECK = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
 """Setting by which Spark refuses to plan batch 0 beside any file in its logs, temporary ones included."""
@@ -55,7 +75,7 @@ _NO_LIMIT = str(2**31 - 1)
 
 
 class Ingester:
-    """Reads one stream from its source."""
+    """Runs the streaming query of one stream."""
 
     def __init__(
         self,
@@ -67,7 +87,7 @@ class Ingester:
         *,
         committed: Callable[[], None],
     ) -> None:
-        """Get ready; `committed` is called after every commit."""
+        """Prepare the query; `committed` is called after every commit."""
         self.store, self.backend, self.stream = store, backend, stream
         self.batches = SourceIngest(store, backend, plan, stream)
         self.batch = threading.Lock()
@@ -77,11 +97,11 @@ class Ingester:
         self._source = source
         self._prepared = False
         self.stop_queries: Callable[[Mapping[str, str]], object] = _refuse
-        """Told of queries that cannot be evaluated, and why."""
+        """Called with the queries that cannot be evaluated, and the reasons."""
         self._stopping = False
         self.closed = False
         self.at_work = False
-        """Whether a batch is on its way, from when Spark hands it over to its commit."""
+        """Whether Spark has handed over a batch that is not committed yet."""
         self.query: StreamingQuery | None = None
         self.failure: BaseException | None = None
         self.follow(plan)
@@ -92,11 +112,11 @@ class Ingester:
         self.batches.follow(plan)
 
     def lacks_order(self, source: DataFrame) -> bool:
-        """Say whether rows of another source of the stream tell in which order they arrived, and these do not."""
+        """Check whether another source of the stream has columns for the order of arrival, and this one has not."""
         return bool(FILE_ORDER.keys() & (set(source.columns) - set(self._source.columns)))
 
     def start(self, *, once: bool) -> None:
-        """Start reading the source: all that is there now, or at every trigger until stopped."""
+        """Start the query: for all input that is there now, or at every trigger until stopped."""
         if self.checkpoint.was_begun():
             # a process that is killed while Spark plans batch 0 leaves a temporary file; no entry is there
             self._source.sparkSession.conf.set(_EMPTY_CHECK, "false")
@@ -110,7 +130,7 @@ class Ingester:
         self.query = writer.trigger(**trigger).start()
 
     def stop(self) -> None:
-        """Stop reading.  A batch at hand may outlive Spark's own stop; it is waited for, and none comes after it."""
+        """Stop the query.  A batch in progress may outlive Spark's own stop; wait for it, and accept none after it."""
         self._stopping = True
         try:
             if self.query is not None:
@@ -127,15 +147,15 @@ class Ingester:
             while not self._try(rows, batch_id, arrived):
                 pass
             self._committed()
-        except BaseException as failure:  # noqa: BLE001 - kept, and told in short
+        except BaseException as failure:  # noqa: BLE001 - kept, and raised in short
             self.failure = self.failure or failure
-            # Spark must hear of it, or it takes the batch for done; the whole trace it would only print.
+            # An error makes Spark repeat the batch. It only prints the trace, so the trace is left out.
             raise RunError(f"stream {self.stream.name}: {short_message(failure)}") from None
         finally:
             self.at_work = False
 
     def _try(self, rows: DataFrame, batch_id: int, arrived: float) -> bool:
-        """Ingest one batch; if queries cannot be evaluated on it, have them stopped, and say that it is still to do."""
+        """Ingest one batch and return True; if queries cannot be evaluated on it, stop them and return False."""
         try:
             with self.batch:
                 self.ingest(rows, batch_id, arrived)
@@ -152,19 +172,19 @@ class Ingester:
         return True
 
     def has_input(self) -> bool:
-        """Return whether the source has input: Spark gets ready to read, has found some, or has handed it over."""
+        """Check whether the source has input: Spark is initializing, has found some, or has handed it over."""
         if self.at_work or self.query is None:
             return True
         status = self.query.status
         return bool(status["isDataAvailable"]) or str(status["message"]).startswith("Initializing")
 
     def read_available(self) -> None:
-        """Wait until all that is in the source is ingested."""
+        """Block until all input that is in the source is ingested."""
         if self.query is not None:
             self.query.processAllAvailable()
 
     def ingest(self, rows: DataFrame, batch_id: int, arrived: float) -> None:
-        """Ingest one batch, of the origin that Spark's checkpoint says."""
+        """Ingest one batch, with its origin from Spark's checkpoint."""
         if self.closed:
             raise RunError(f"stream {self.stream.name}: the engine has stopped")
         origin = checked_origin(self.store, self.stream.name, batch_id)
@@ -174,11 +194,84 @@ class Ingester:
         self.batches.ingest(rows, batch_id, origin, arrived)
 
     def _prepare(self, rows: DataFrame) -> None:
-        """Spare Spark the look at the size of Arrow batches where rows cannot be large."""
-        if all(column.type in FIXED for column in self.stream.columns):
+        """Lift the limit on the bytes of Arrow batches, which Spark would have to count, where rows cannot be large."""
+        if all(column.type in _FIXED_SIZE_TYPES for column in self.stream.columns):
             rows.sparkSession.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _NO_LIMIT)
 
 
 def _refuse(failures: Mapping[str, str]) -> None:
-    """Let a failure of some queries be the stream's."""
+    """Raise the failures of queries as a failure of the stream."""
     raise QueriesFailedError(failures)
+
+
+class SourceIngest(BatchIngest["DataFrame"]):
+    """Ingests the batches of one source, read by Spark or by Arrow."""
+
+    def __init__(self, store: Store, backend: Backend[DataFrame], plan: Plan, stream: Stream) -> None:
+        """Prepare to ingest by a plan."""
+        super().__init__(store, backend, plan, stream)
+        self._checked: set[str] = set()
+        """Parquet files that have all declared columns."""
+        self._columns: tuple[_Needs | None, ArrowColumns | None] = (None, None)
+        """The columns that Arrow builds for tasks with these needs; None if Spark has to."""
+
+    def read(self, rows: DataFrame, spec: BatchSpec, origin: dict[str, Any] | None) -> list[BatchPart]:
+        """Write a batch's segments; the reader is chosen before any row is read."""
+        if file := irregular(_local_files(self.stream, origin)):
+            raise RunError(irregular_message(file, self.stream))
+        batch = self._plain_batch(rows.sparkSession, spec, origin)
+        if batch is None:
+            return super().read(rows, spec, origin)
+        runner = self.backend.runner
+        tasks = [ParquetTask(share, spec) for share in batch.shares(runner.parallelism)]
+        reports = runner.map(tasks, ingest_job(self.stream.name, spec))
+        return [part for parts in reports for part in parts]
+
+    def _plain_batch(
+        self, spark: SparkSession, spec: BatchSpec, origin: dict[str, Any] | None
+    ) -> PlainBatch | None:
+        """Return the files of a batch that Arrow reads; None if Spark has to, which may have checksums to verify."""
+        columns = self._arrow_columns(spark, spec)
+        batch = plain_batch(columns, origin) if columns and origin else None
+        return None if batch and batch.has_checksums and verifies_checksums(spark) else batch
+
+    def _arrow_columns(self, spark: SparkSession, spec: BatchSpec) -> ArrowColumns | None:
+        """Return the columns that Arrow builds; computed once for each plan."""
+        logs = tuple(log_spec.log for log_spec in spec.logs)
+        needs = logs, spec.promises is not None, spec.arrival is not None
+        if self._columns[0] != needs:
+            plain = is_plain_parquet(self.stream) and all(
+                spark.conf.get(name) == value for name, value in _SETTINGS.items()
+            )
+            types = lambda: self.backend.arrow_types(self.stream)  # noqa: E731 - asked only if it is needed
+            self._columns = needs, arrow_columns(self.stream, spec, types) if plain else None
+        return self._columns[1]
+
+    def check(self, parts: Sequence[BatchPart]) -> None:
+        """Refuse a batch of Parquet files of which one lacks a declared column: Spark reads it as null."""
+        if self.stream.format.lower() != "parquet" or not any(part.nulls for part in parts):
+            return
+        for path in files_below(source_path(self.stream)) - self._checked:
+            self._check_columns(path)
+            self._checked.add(path)
+
+    def _check_columns(self, path: str) -> None:
+        """Refuse a Parquet file that lacks a declared column."""
+        files, where = fsspec.core.url_to_fs(path)
+        with files.open(where) as file:  # only the footer is read
+            have = {name.lower() for name in pq.read_schema(file).names}
+        for column in self.stream.columns:
+            is_partition = f"/{column.name.lower()}=" in path.lower()
+            if column.name.lower() not in have and not is_partition:
+                raise RunError(
+                    f"source file {path} of stream {self.stream.name} has no column {column.name}, which the stream "
+                    "declares. Mend or remove the file and run again"
+                )
+
+
+def _local_files(stream: Stream, origin: dict[str, Any] | None) -> Iterable[str]:
+    """List the local files of a batch; if its origin does not name them, those of the source."""
+    sources = origin["entries"].values() if origin else ()
+    if None in sources:
+        return files_to_read(stream)
+    return (local_path(url) for entries in sources for files in entries.values() for url, _ in files or ())

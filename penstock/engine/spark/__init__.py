@@ -1,1 +1,1 @@
-"""Spark itself: the session, jobs that are planned once, schemas, and what its errors say in one sentence."""
+"""Spark itself: the start of its session, its types, its error messages."""

@@ -1,8 +1,8 @@
 """The class archive: a file of the classes that Spark loads, which a JVM maps instead of reading them from jars.
 
 A JVM spends most of its start-up on reading and verifying some 20,000 classes.  An archive fits one Java and one set of
-jars.  It is made on request only (``penstock doctor --class-archive make``); sessions that are started here use it.  A
-JVM that finds that the file does not fit ignores it.  ``PENSTOCK_CLASS_ARCHIVE=off`` does the same for one that fits.
+jars.  ``penstock doctor --class-archive make`` runs the demo in a JVM that writes one when it ends; nothing else does.
+Sessions that Penstock starts use it by one JVM option.  A JVM ignores an archive that does not fit.
 
 In:  the Java that Spark will start, Spark's jars, the user's cache directory.  Out: an option for the JVM.
 """
@@ -13,32 +13,36 @@ import hashlib
 import logging
 import os
 import re
+import shlex
 import shutil
+import subprocess
+import sys
+import tempfile
+import time
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
+
+from penstock.engine.spark.launch import spark_home
+from penstock.errors import InputError, RunError
 
 _log = logging.getLogger(__name__)
 
 SWITCH = "PENSTOCK_CLASS_ARCHIVE"
 """Environment variable: ``off`` to start Spark without the archive."""
 
-AOT_JAVA = 25
-"""The first Java that writes an ahead-of-time cache in one step; it also holds linked classes and profiles."""
+_SETTING = "spark.driver.defaultJavaOptions"
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The archive for one Java and one set of jars, made or not."""
+    """The archive for one Java and one set of jars, whether it exists or not."""
 
     file: Path
-    java: int
-    """The major version of the Java that it is for."""
 
     @property
     def is_usable(self) -> bool:
-        """Check that the archive exists, and that nobody but the user can have written it."""
-        return is_private(self.file.parent) and is_private(self.file)
+        """Check that the archive exists, and that only the user can have written it."""
+        return _is_private(self.file.parent) and _is_private(self.file)
 
     @property
     def complaint(self) -> str:
@@ -51,17 +55,9 @@ class Archive:
         )
 
     @property
-    def options(self) -> str:
-        """Return the options with which a JVM uses the archive, and ignores it silently if it does not fit."""
-        if self.java >= AOT_JAVA:
-            return f"-XX:AOTCache={self.file} -Xlog:aot*=off,cds*=off,class+path=off"
-        return f"-XX:SharedArchiveFile={self.file} -Xlog:cds*=off,class+path=off"
-
-    def making_options(self, file: Path) -> str:
-        """Return the options with which a JVM writes an archive when it ends, and prints what went wrong."""
-        if self.java >= AOT_JAVA:
-            return f"-XX:AOTCacheOutput={file} -Xlog:aot*=error,cds*=error"
-        return f"-XX:ArchiveClassesAtExit={file} -Xlog:cds*=error"
+    def option(self) -> str:
+        """Return the option with which a JVM uses the archive."""
+        return f"-XX:SharedArchiveFile={self.file}"
 
 
 def archive_options() -> dict[str, str]:
@@ -71,7 +67,7 @@ def archive_options() -> dict[str, str]:
         if archive is not None and archive.complaint:
             _log.warning("%s", archive.complaint)
         return {}
-    return {"spark.driver.defaultJavaOptions": archive.options}
+    return {_SETTING: f"{archive.option} -Xlog:cds*=off,class+path=off"}
 
 
 def archive_folder() -> Path:
@@ -80,31 +76,78 @@ def archive_folder() -> Path:
     return (Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache") / "penstock-classes"
 
 
-def is_private(path: Path) -> bool:
+def find_archive() -> Archive | None:
+    """Return the archive for the Java that Spark will start, None if this system can have none."""
+    if os.name != "posix":
+        return None
+    try:
+        home = _java_home()
+        parts = [(home / "release").read_text(encoding="utf-8"), str(home), *_jars()]
+        folder = archive_folder()
+    except (OSError, RuntimeError):  # no Java, no Spark, no home directory
+        return None
+    if re.search(r"\s", str(folder)):  # options of a JVM are separated by spaces
+        return None
+    return Archive(folder / f"spark-{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:16]}.jsa")
+
+
+def make_archive() -> str:
+    """Make the archive, replacing one that is there, and return a line about it."""
+    archive, began = find_archive(), time.monotonic()
+    if archive is None:
+        raise InputError(
+            f"no archive can be made: there is no Java, or the path {archive_folder()} has a space"
+        )
+    folder = archive.file.parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _is_private(folder):
+        raise InputError(
+            f"other users can write {folder}, and a JVM runs the code of an archive: remove it, or chmod 700"
+        )
+    with tempfile.TemporaryDirectory(dir=folder, prefix="making-") as parts:
+        made = Path(parts, "classes.jsa")
+        output = _run_demo(f"-XX:ArchiveClassesAtExit={made} -Xlog:cds*=error")
+        if not made.is_file():
+            raise RunError(f"Java wrote no archive: {output[-500:]}")
+        made.chmod(0o444)
+        made.replace(archive.file)
+    size = archive.file.stat().st_size >> 20
+    return f"made {archive.file}: {size} MiB in {time.monotonic() - began:.0f} seconds"
+
+
+def remove_archives() -> str:
+    """Remove all archives of this user, and return a line about it."""
+    folder = archive_folder()
+    if not folder.is_dir():
+        return "there is no class archive"
+    shutil.rmtree(folder)
+    return f"removed {folder}"
+
+
+def _run_demo(options: str) -> str:
+    """Run the demo in a process whose JVM gets more options; return the output once the JVM has ended."""
+    arguments = ["--master", "local[2]", "--conf", f"{_SETTING}={options}", "pyspark-shell"]
+    run = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "--debug", "demo"],  # the JVM prints to this process
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, SWITCH: "off", "PYSPARK_SUBMIT_ARGS": shlex.join(arguments)},
+        check=False,
+    )
+    output = run.stdout.decode("utf-8", "replace").strip()
+    if run.returncode:
+        raise RunError(f"the demo failed, which loads the classes to archive: {output[-500:]}")
+    return output
+
+
+def _is_private(path: Path) -> bool:
     """Check that a file or directory exists, is the user's own and no link, and that only the user can write it."""
     try:
         status = path.lstat()
     except OSError:
         return False
     return status.st_uid == os.geteuid() and not status.st_mode & 0o022
-
-
-def find_archive() -> Archive | None:
-    """Return the archive for the Java that Spark will start, None if this system or this Java can have none."""
-    if os.name != "posix":
-        return None
-    try:
-        home = _java_home()
-        release = (home / "release").read_text(encoding="utf-8")
-        version = re.search(r'^JAVA_VERSION="(\d+)', release, re.MULTILINE)
-        folder = archive_folder()
-        parts = [release, str(home), *_jars()]
-    except (OSError, RuntimeError):  # no Java, no Spark, no home directory
-        return None
-    if version is None or re.search(r"\s", str(folder)):  # options of a JVM are separated by spaces
-        return None
-    name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return Archive(folder / f"spark-{name}-java-{version[1]}.jsa", int(version[1]))
 
 
 def _java_home() -> Path:
@@ -116,18 +159,7 @@ def _java_home() -> Path:
     return Path(home) if home else Path(java).resolve().parents[1]
 
 
-def spark_home() -> Path:
-    """Return the directory of Spark, without importing it."""
-    home = os.environ.get("SPARK_HOME")
-    if home:
-        return Path(home)
-    package = find_spec("pyspark")
-    if package is None or package.origin is None:
-        raise FileNotFoundError("pyspark is not installed")
-    return Path(package.origin).parent
-
-
 def _jars() -> list[str]:
-    """List what a JVM compares before it uses an archive: the jars, their sizes and dates."""
+    """List the jars with their sizes and dates, which a JVM compares before it uses an archive."""
     with os.scandir(spark_home() / "jars") as entries:
         return sorted(f"{jar.path} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in entries)

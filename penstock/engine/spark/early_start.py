@@ -1,7 +1,7 @@
-"""Spark and its Python workers, started before they are needed.
+"""Start Spark and its Python workers before they are needed.
 
-To start a session is to wait for a JVM, and to run the first task is to wait for a Python process that loads Arrow and
-compiled kernels.  Neither needs what is done meanwhile, on another core: importing the engine, checking queries::
+A session starts a JVM, and the first task starts a Python process that loads Arrow and compiled kernels.  Both run in
+the background while the engine is imported and queries are checked::
 
     main thread    import the engine ──▶ own the state ──▶ ask for the session ──▶ check queries, open sources ──▶ start
     Spark's        start a JVM, a session ─────────────────┘
@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock import limits
 from penstock.engine.spark.session import embedded_session, is_local_master, start_timeout
 from penstock.errors import RunError
 
@@ -26,46 +27,43 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_LOOK_SECONDS = 0.1
-"""Seconds between two looks whether a task has started."""
-
 
 def start_early(settings: Mapping[str, str]) -> None:
-    """Begin to start the session with these settings, and its Python workers; `embedded_session` waits for it."""
+    """Start the session with these settings, and its Python workers, in a thread; `embedded_session` waits for it."""
 
     def start() -> None:
-        with suppress(Exception):  # whoever asks for the session gets the reason
+        with suppress(Exception):  # raised again by `embedded_session`
             PythonWorkers(embedded_session(settings, early=True)).begin()
 
     threading.Thread(target=start, name="penstock-spark", daemon=True).start()
 
 
 class PythonWorkers:
-    """The Python workers of a session: started once for each application, while the script is checked."""
+    """The Python workers of a session, started once for each application."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Start nothing yet."""
+        """Prepare; start no worker yet."""
         self._spark = spark
         self._state = _applications.setdefault(spark.sparkContext.applicationId, _Started())
 
     def begin(self) -> None:
-        """Begin to start them in a thread, unless that was done before."""
+        """Start the workers in a thread, unless that was done before."""
         with self._state.lock:
             begun, self._state.begun = self._state.begun, True
         if not begun:
             threading.Thread(target=self._start, name="penstock-workers", daemon=True).start()
 
     def await_executor(self) -> None:
-        """Wait until a task has started; raise if the cluster has no executor for the first job in time."""
+        """Block until a task has started; raise if the cluster has no executor for the first job in time."""
         context = self._spark.sparkContext
         if is_local_master(str(context.master)):
             return
         seconds, tracker, until = start_timeout(self._spark), context.statusTracker(), None
-        while not self._state.ended.wait(_LOOK_SECONDS):
+        while not self._state.ended.wait(limits.EXECUTOR_POLL_SECONDS):
             stages = [
-                each for number in tracker.getActiveStageIds() if (each := tracker.getStageInfo(number))
+                stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number))
             ]
-            if any(each.numActiveTasks or each.numCompletedTasks for each in stages):
+            if any(stage.numActiveTasks or stage.numCompletedTasks for stage in stages):
                 return
             if stages:  # before that, the job is planned
                 until = until or time.monotonic() + seconds
@@ -78,16 +76,16 @@ class PythonWorkers:
 
     @property
     def failure(self) -> Exception | None:
-        """Return why they could not be started; jobs that come after that one only hear that there are none."""
+        """Return why the workers could not be started; errors of later jobs do not say it."""
         return self._state.failure
 
     def _start(self) -> None:
-        """Run a job with a task for each core that only loads the kernels."""
+        """Run a job with a task for each core, which loads the kernels."""
         from penstock.engine.runners.spark import start_workers  # noqa: PLC0415 - Spark is started before it
 
         try:
             start_workers(self._spark)
-        except Exception as error:  # noqa: BLE001 - shown with the failure of the first job that has something to do
+        except Exception as error:  # noqa: BLE001 - shown with the failure of the first real job
             self._state.failure = error
         finally:
             self._state.ended.set()
@@ -95,7 +93,7 @@ class PythonWorkers:
 
 @dataclass(slots=True)
 class _Started:
-    """How far the workers of an application are."""
+    """The start of an application's workers."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     begun: bool = False

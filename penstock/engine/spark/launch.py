@@ -1,4 +1,4 @@
-"""The launch of Spark's JVM: settings go into a private file, because every user can read a command line.
+"""Launch Spark's JVM with its settings in a private file, because every user can read a command line.
 
 PySpark passes settings as ``--conf name=value``, and ``/proc/<pid>/cmdline`` shows them for as long as the JVM runs.
 Here the JVM is launched before PySpark knows a setting, with one properties file, where the last value of a name wins::
@@ -18,10 +18,10 @@ import shlex
 import tempfile
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.engine.spark.class_archive import spark_home
 from penstock.errors import InputError
 from penstock.state.cache import temporary_folder
 
@@ -34,6 +34,17 @@ _FILE = "--properties-file"
 _MOST_SOCKET_FOLDER_BYTES = 61
 """Spark's limit for the directory of sockets: a socket's path has 104 bytes on macOS, of which its name takes 43."""
 _MOST_PARENT_BYTES = _MOST_SOCKET_FOLDER_BYTES - len("/penstock-abcdefgh")
+
+
+def spark_home() -> Path:
+    """Return the directory of Spark, without importing it."""
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        return Path(home)
+    package = find_spec("pyspark")
+    if package is None or package.origin is None:
+        raise FileNotFoundError("pyspark is not installed")
+    return Path(package.origin).parent
 
 
 @contextmanager
@@ -61,7 +72,7 @@ def launcher_environment(
 
 
 def _split_arguments(words: list[str]) -> tuple[list[str], list[Path]]:
-    """Split arguments of spark-submit into those that name no properties file, and the files that it would read."""
+    """Separate the properties files that spark-submit would read from its other arguments."""
     rest, named = [], None
     remaining = iter(words)
     for word in remaining:
@@ -98,7 +109,7 @@ def properties_text(settings: Mapping[str, str]) -> bytes:
 
 
 def _escaped(text: str) -> str:
-    """Escape every character that could have a meaning in a properties file."""
+    """Escape all characters but letters, digits and a few signs."""
     return re.sub(r"[^\w./-]", lambda found: _units(found[0]), text, flags=re.ASCII)
 
 
@@ -110,10 +121,12 @@ def _units(character: str) -> str:
 
 @cache
 def private_folder() -> Path:
-    """Make this process's directory that only its user can enter; its path is short where possible, for sockets."""
+    """Make a directory for this process that only its user can enter; its path is short if possible, for sockets."""
     parents = (tempfile.gettempdir(), "/tmp")  # noqa: S108 - mkdtemp makes the directory
-    short = (each for each in parents if len(os.fsencode(each)) <= _MOST_PARENT_BYTES)
-    return temporary_folder("penstock-", next((each for each in short if os.access(each, os.W_OK)), None))
+    short = (parent for parent in parents if len(os.fsencode(parent)) <= _MOST_PARENT_BYTES)
+    return temporary_folder(
+        "penstock-", next((parent for parent in short if os.access(parent, os.W_OK)), None)
+    )
 
 
 def socket_folder() -> str | None:

@@ -21,8 +21,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from penstock.engine.spark.class_archive import archive_options, spark_home
-from penstock.engine.spark.launch import launcher_environment, private_folder, socket_folder
+from penstock.engine.spark.class_archive import archive_options
+from penstock.engine.spark.launch import launcher_environment, private_folder, socket_folder, spark_home
 from penstock.engine.spark.spark_errors import short_message
 from penstock.errors import InputError, RunError
 from penstock.plan.spark_settings import ANSI, SparkSettings
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _log = Logger(__name__)
 
 MASTER = "local[*, 4]"
-"""All cores, and four attempts for a task: a Python worker that dies costs a retry, not the run."""
+"""All cores, and four attempts for a task: a dead Python worker costs a retry, not the run."""
 
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 # While Spark's classes load, the JVM collects all garbage four times, unless the size that triggers it is higher.
@@ -55,15 +55,15 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "262144",
     "spark.sql.streaming.stopTimeout": "30s",
-    # The source's checkpoint is the journal's servant, not its peer: a batch counts when the journal says so.
+    # Two are enough: the journal, not the checkpoint, decides which batches are ingested.
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "4",
-    # How often an idle source is asked: at 10 ms, as Spark has it, two streams take a fifth of a core and more.
+    # Time between two polls of an idle source.  With Spark's 10 ms, two streams take a fifth of a core and more.
     "spark.sql.streaming.pollingDelay": "50ms",
     # Workers that are forked with Arrow and the kernels loaded.
     "spark.python.daemon.module": "penstock.engine.daemon",
-    # Memory that a worker frees stays with it for the next array.  By default glibc gives it back; a loop that fills
-    # arrays of a megabyte then spends most of its time on pages that the system clears.
+    # A worker keeps freed memory for the next array.  By default glibc returns it to the system, and a loop that fills
+    # arrays of a megabyte spends most of its time on pages that the system clears.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
@@ -73,17 +73,16 @@ _SOCKETS = "spark.python.unix.domain.socket"
 
 _QUICK = "spark.penstock.quickStart"
 QUICK_START = {_QUICK: "true"}
-"""Settings for a run that ends soon.  The JVM compiles less, which makes a long run slower and a short one a third
-faster, and collects garbage in one thread, which takes 200 MiB less."""
+"""Settings for a short run.  The JVM compiles less: a short run is a third faster, a long one slower.  It collects
+garbage in one thread, which takes 200 MiB less."""
 _QUICK_JAVA = f"{_JAVA} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _starting = threading.Lock()
 _session_defaults: dict[str, str] = {}
-"""What every engine on the embedded session starts from, whatever the engine before it has set."""
-
+"""The settings that every engine on the embedded session starts with, whatever an earlier engine has set."""
 
 _early_failure: list[RunError] = []
-"""Why the session could not be started early: to try again is to wait for the same."""
+"""The error of an early start: a second try would fail after the same time."""
 
 
 def embedded_session(settings: Mapping[str, str] | None = None, *, early: bool = False) -> SparkSession:
@@ -131,7 +130,7 @@ def _defaults(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _variables() -> dict[str, str]:
-    """Return what the launcher takes for the master and the driver's memory where nothing else is set."""
+    """Return the environment variables for the master and the driver's memory, used where nothing else is set."""
     return {
         "MASTER": os.environ.get("MASTER", MASTER),
         "SPARK_DRIVER_MEMORY": os.environ.get("SPARK_DRIVER_MEMORY", _driver_memory()),
@@ -139,7 +138,7 @@ def _variables() -> dict[str, str]:
 
 
 def _private_folders(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return private directories for Spark's sockets and blocks, if its JVM was launched here and all run here."""
+    """Return private directories for Spark's sockets and blocks, if its JVM was launched here and is local."""
     given = SparkConf()
     master = settings.get("spark.master") or given.get("spark.master") or ""
     if not given.contains(_LAUNCHED) or not is_local_master(master):
@@ -149,7 +148,7 @@ def _private_folders(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _not_started(error: Exception, settings: Mapping[str, str]) -> str:
-    """Say why there is no session: a cluster's master does not answer, or something is missing here."""
+    """Return the error: a cluster's master does not answer, or something is missing on this machine."""
     master = settings.get("spark.master") or SparkConf().get("spark.master", MASTER) or MASTER
     if not is_local_master(master):
         said = scrubbed(short_message(error), settings.items()).rstrip(".")
@@ -163,7 +162,7 @@ def _not_started(error: Exception, settings: Mapping[str, str]) -> str:
 
 
 def is_local_master(master: str) -> bool:
-    """Return whether a master runs its executors in or beside the driver: they need not be waited for.
+    """Check whether a master runs its executors in or beside the driver, so that they are there at once.
 
     >>> is_local_master("local[*, 4]"), is_local_master("spark://host:7077")
     (True, False)
@@ -199,21 +198,21 @@ def _note_start(spark: SparkSession, settings: Mapping[str, str]) -> None:
 
 
 def spark_options(settings: Mapping[str, str]) -> dict[str, str]:
-    """Choose, of an engine's settings, those that are Spark's."""
+    """Select the settings of Spark among those of an engine."""
     return {name: value for name, value in settings.items() if name.startswith("spark.")}
 
 
 _OURS = "spark.penstock.embedded"
-"""Set in a session that was started here; one that was there before belongs to somebody."""
+"""Set in a session that was started here; any other session belongs to the user."""
 
 
 def is_ours(spark: SparkSession) -> bool:
-    """Say whether a session was started here; one that was running before is its owner's."""
+    """Check whether a session was started here; any other session belongs to the user."""
     return spark.conf.get(_OURS, "false") == "true"
 
 
 def _running() -> SparkSession | None:
-    """Return the session that runs already, if one does."""
+    """Return the running session; None if there is none."""
     try:
         return SparkSession.active()
     except PySparkRuntimeError:
@@ -221,7 +220,7 @@ def _running() -> SparkSession | None:
 
 
 def _driver_memory() -> str:
-    """Leave most of the memory to the Python workers and the page cache, where the state is."""
+    """Return the memory of the JVM: a fifth, since Python workers and the page cache of the state need the rest."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     return f"{max(1024, min(4096, total // 5))}m"
 
@@ -234,12 +233,12 @@ _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.{}FileSystemBasedCheckp
 
 
 def use_plain_files(spark: SparkSession) -> None:
-    """Let a session that was started here write checkpoints on local disks as plain files.
+    """Make a session that was started here write checkpoints on local disks as plain files.
 
-    By default Hadoop puts a checksum file beside each, and starts a process to set the permissions of either: three
-    files a batch and stream, which took as long as the batch.  A session that the user made is left as it is: what
-    else runs there may count on Hadoop's own local file system, as Spark's RocksDB store does.  So is one for which the
-    user has chosen either class.
+    By default Hadoop writes a checksum beside each file, and starts a process to set the permissions of both.  For the
+    three files of a batch and stream, that took as long as the batch.  A session of the user stays as it is, because
+    other parts may need Hadoop's own local file system, as Spark's RocksDB store does.  So does a session for which the
+    user has set either class.
     """
     launched = spark.sparkContext.getConf()
     if not is_ours(spark) or launched.contains(f"spark.hadoop.{_LOCAL}") or launched.contains(_MANAGER):
@@ -252,25 +251,25 @@ def use_plain_files(spark: SparkSession) -> None:
 
 
 def verifies_checksums(spark: SparkSession) -> bool:
-    """Say whether a session holds files on local disks against the checksums that Hadoop has put beside them."""
+    """Check whether a session verifies files on local disks by the checksums that Hadoop writes beside them."""
     return spark.conf.get(_LOCAL, "") != _RAW
 
 
 @cache
 def _checkpoint_manager() -> str | None:
-    """Find the class that writes checkpoints through the file system set above; its package depends on the release."""
+    """Return the class that writes checkpoints through this file system; its package depends on Spark's release."""
     names = [_CHECKPOINTS.format(package) for package in ("checkpointing.", "")]
     for jar in sorted((spark_home() / "jars").glob("spark-sql_*.jar")):
         with zipfile.ZipFile(jar) as content:
-            there = set(content.namelist())
+            present = set(content.namelist())
         for name in names:
-            if f"{name.replace('.', '/')}.class" in there:
+            if f"{name.replace('.', '/')}.class" in present:
                 return name
     return None
 
 
 def settings_of(spark: SparkSession) -> SparkSettings:
-    """Read the settings of a session that decide what an expression means."""
+    """Read the settings of a session that change the value of an expression."""
     return SparkSettings.of({name: str(spark.conf.get(name)) for name in (ZONE, ANSI)})
 
 
@@ -279,11 +278,11 @@ _DIALECT = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
 }
-"""Settings under which the same text is read as another one, and the value under which scripts are read here."""
+"""Settings that change how a text is parsed, with the values by which Penstock parses."""
 
 
 def refuse_unpinned_threads() -> None:
-    """Refuse to run where Spark's jobs do not keep to their Python thread: a job could carry another one's tasks."""
+    """Refuse to run without pinned threads: a Spark job could carry the tasks of another thread."""
     if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
         raise InputError(
             "PYSPARK_PIN_THREAD is not true: unset it, so that each Python thread has a JVM thread"
@@ -291,15 +290,15 @@ def refuse_unpinned_threads() -> None:
 
 
 def refuse_other_dialects(spark: SparkSession) -> None:
-    """Refuse a session that would read quotes, backslashes or the word TIMESTAMP otherwise than they are read here."""
+    """Refuse a session that parses quotes, backslashes or the word TIMESTAMP in another way than Penstock."""
     for name, value in _DIALECT.items():
         now = str(spark.conf.get(name, value))
         if now.lower() != value.lower():
             raise InputError(
-                f"this session has {name} = {now!r}, and queries are read with {value!r}: set it so"
+                f"this session has {name} = {now!r}, but Penstock parses queries with {value!r}. Set it to that value"
             )
 
 
 def _first_line(error: BaseException) -> str:
-    """Give the first line of an error that may carry a Java stack trace."""
+    """Return the first line of an error, without its Java stack trace."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,12 +1,12 @@
-"""Turn what Spark says into what a user can act on: one sentence, no Java stack trace.
+"""Shorten an error of Spark to one sentence without a Java stack trace.
 
-Spark wraps the reason of a failure several times over, and where it ends up depends on who failed::
+Spark wraps the reason of a failure several times.  Its place depends on the part that failed::
 
     a task's Python     PythonException: ... Traceback ... ValueError: bad value  the last line of the last traceback
     a task's Java       Job aborted ...: Lost task ...: cls: [CLASS] reason       the innermost named reason
-    a stream            [STREAM_FAILED] Query ... terminated with exception: ...  what it wraps
-    a worker's process  Python worker exited unexpectedly                         nobody is left to say why
-    the JVM             Connection refused                                        likewise
+    a stream            [STREAM_FAILED] Query ... terminated with exception: ...  the wrapped reason
+    a worker's process  Python worker exited unexpectedly                         no reason is known
+    the JVM             Connection refused                                        no reason is known
 
 In:  an exception from Spark.  Out: its message without wrappers, plan and trace, and the file it names, if any.
 """
@@ -25,11 +25,11 @@ _FILE = re.compile(
 _CODE = re.compile(r"^\[([A-Z_0-9.]+)\]\s*")
 
 _END = re.compile(r"\n\s*(?:\tat |JVM stacktrace|=== Streaming Query|Driver stacktrace|SQLSTATE: )")
-"""Where a reason ends and the rest of Spark's report begins."""
+"""The end of a reason, and the begin of the rest of Spark's report."""
 
 
 def short_message(error: BaseException) -> str:
-    """Give the sentence that says what is wrong.
+    """Return the reason of an error as one sentence.
 
     >>> short_message(ValueError("[UNRESOLVED] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 0"))
     'A column `x` cannot be resolved.'
@@ -43,7 +43,7 @@ def short_message(error: BaseException) -> str:
 
 
 def _raised_here(error: OSError | MemoryError, text: str) -> str:
-    """Say what was raised in this process, in the words that a task would have it in.
+    """Return the message of an error of this process, in the words of one of a task.
 
     >>> _raised_here(MemoryError(), "")
     'this process ran out of memory'
@@ -54,7 +54,7 @@ def _raised_here(error: OSError | MemoryError, text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Find the reason in a text of Spark's."""
+    """Find the reason in an error text."""
     for finder in (_no_penstock, _dead_worker, _dead_jvm, _raised):
         if reason := finder(text):
             return reason
@@ -63,14 +63,14 @@ def _sentence(text: str) -> str:
 
 
 def _no_penstock(text: str) -> str:
-    """Recognise a worker of another Python."""
+    """Recognise a Python worker without Penstock."""
     if "No module named 'penstock'" not in text:
         return ""
     return "Spark's Python workers cannot import penstock: install it there, or set PYSPARK_PYTHON to one that can"
 
 
 def _dead_worker(text: str) -> str:
-    r"""Recognise a Python worker whose process is gone.
+    r"""Recognise a Python worker whose process has died.
 
     >>> _dead_worker("x.SparkException: Python worker exited unexpectedly (crashed): Fatal Python error: Abort\n\n")
     'a Python worker died: Abort'
@@ -80,13 +80,13 @@ def _dead_worker(text: str) -> str:
     if fatal := re.search(r"Fatal Python error: (.+)", text):
         return f"a Python worker died: {fatal[1].strip()}"
     return (
-        "a Python worker died without a word: the system may have killed it for want of memory (its log says so), "
-        "or a native library crashed"
+        "a Python worker died without a message: the system may have killed it for lack of memory (see its log), or a "
+        "native library crashed"
     )
 
 
 def _dead_jvm(text: str) -> str:
-    """Recognise that nobody answers any more.
+    """Recognise that the JVM has ended.
 
     >>> _dead_jvm("[Errno 111] Connection refused")[:23]
     "Spark's process is gone"
@@ -103,9 +103,7 @@ def _dead_jvm(text: str) -> str:
         )
     if not text.startswith(lost):
         return ""
-    return (
-        "Spark's process is gone: the system may have killed it for want of memory, or its own log says why"
-    )
+    return "Spark's process is gone: the system may have killed it for lack of memory. See Spark's log"
 
 
 _TRACEBACK = "Traceback (most recent call last):\n"
@@ -113,7 +111,7 @@ _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 
 
 def _raised(text: str) -> str:
-    r"""Take what was raised in Python out of the last traceback of a text.
+    r"""Return the Python exception in the last traceback of a text.
 
     >>> _raised('Traceback (most recent call last):\n  File "/a/job.py", line 7, in half\nValueError: bad\n\tat x.Y')
     'ValueError: bad (in half, line 7 of job.py)'
@@ -124,17 +122,17 @@ def _raised(text: str) -> str:
     if first is None:
         return ""
     kind, _, said = _END.split("\n".join(lines[first:]))[0].partition(":")
-    frames = [each for each in _FRAME.findall("\n".join(lines[:first])) if _is_theirs(each[0])]
+    frames = [frame for frame in _FRAME.findall("\n".join(lines[:first])) if _is_own(frame[0])]
     return _said(kind.strip(), said.strip(), frames)
 
 
-def _is_theirs(path: str) -> bool:
-    """Say whether a frame is of code that somebody here wrote, not of a library."""
+def _is_own(path: str) -> bool:
+    """Check whether a frame is in code of the user or of Penstock, not of a library."""
     return not (path.endswith((".pxi", ".pyx")) or "site-packages" in path or "pyspark.zip" in path)
 
 
 def _said(kind: str, said: str, frames: list[tuple[str, str, str]]) -> str:
-    """Say what an exception of Python's says, by its kind."""
+    """Return the message of a Python exception, by its class."""
     module, _, name = kind.rpartition(".")
     if module.startswith("penstock."):
         return said
@@ -159,23 +157,23 @@ _VAGUE = (
     "[TASK_WRITE_FAILED",
     "[INTERNAL_ERROR",
 )
-"""How reasons begin that only say where something failed."""
+"""Prefixes of reasons that only say where a failure was."""
 
 
 def _cause(text: str) -> str:
-    r"""Take the reason out of what py4j says, which begins with the call that failed.
+    r"""Return the reason in a text of py4j, which begins with the call that failed.
 
-    Where Spark gave the error a name of its own, that is the one; of a failed read it may have no more to say.
+    A reason with an error class of Spark is preferred, except one that only says where the failure was.
 
     >>> _cause("An error occurred while calling o1.load.\n: a.B: [X_Y] no source: z\n\tat x\nCaused by: c.D: z.S")
     '[X_Y] no source: z'
     """
     if not text.startswith(_PY4J):
         return text
-    ends = [each.start() for each in _REASON.finditer(text)]
-    reasons = [_reason(text[start:]) for start in ends] or [text]
-    named = [each for each in reasons if _CODE.match(each) and not each.startswith(_VAGUE)]
-    in_words = [each for each in reasons if " " in each]
+    starts = [found.start() for found in _REASON.finditer(text)]
+    reasons = [_reason(text[start:]) for start in starts] or [text]
+    named = [reason for reason in reasons if _CODE.match(reason) and not reason.startswith(_VAGUE)]
+    in_words = [reason for reason in reasons if " " in reason]
     return (named or in_words[-1:] or reasons[-1:])[0]
 
 
@@ -200,7 +198,7 @@ _WRAPPERS = (
 
 
 def _unwrapped(text: str) -> str:
-    """Take off what Spark puts before a reason on its way up.
+    """Remove the wrappers that Spark puts before a reason.
 
     >>> _unwrapped("Job aborted due to stage failure: Lost task 0.0 in stage 1.0 (TID 2) (h executor 1): a.b.C: full")
     'full'
@@ -211,7 +209,7 @@ def _unwrapped(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Make one sentence of a reason: without trace, plan and codes; what data broke says which expression met it."""
+    """Return a reason as one sentence without trace, plan and code; errors of data keep the code and the expression."""
     text = _END.split(text)[0]
     code, where = _CODE.match(text), _EXPRESSION.search(text)
     said = _NOISE.sub("", _BYPASS.sub("", _CODE.sub("", text))).strip()
@@ -224,13 +222,13 @@ def _plain(text: str) -> str:
 
 _BYPASS = re.compile(r' If necessary set "spark\.sql\.ansi\.enabled" to "false" to bypass this error\.')
 _DATA = re.compile(r"SQLSTATE: 22\w{3}")
-"""The states that SQL gives to what a value did: divided by zero, could not be cast, overflowed."""
+"""SQL states of errors of data: division by zero, a failed cast, overflow."""
 
 _EXPRESSION = re.compile(r"== SQL \(.*?\) ==\n(.*)\n( *)(\^+)")
 
 
 def named_file(error: BaseException) -> str:
-    """Find the source file an error is about, empty if it names none.
+    """Return the source file that an error names; empty if it names none.
 
     >>> named_file(ValueError("Encountered error while reading file file:///data/a%20b.parquet. SQLSTATE: KD001"))
     '/data/a b.parquet'

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.sources.result_ingest import ResultIngest
+from penstock.engine.sources.batch_ingest import ResultIngest
 from penstock.engine.views.buffers import results_above
 from penstock.errors import PenstockError
 

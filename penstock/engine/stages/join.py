@@ -14,9 +14,9 @@ from penstock.engine.sinks.routes import CountRoute, TableRoute
 from penstock.engine.spark.failed_queries import QueriesFailedError, find_failed_queries
 from penstock.engine.stages.many_plan import exploding
 from penstock.engine.stages.next_unit import Advance, next_advance
+from penstock.engine.stages.seal import row_spans, sealed_until
 from penstock.engine.stages.turn_context import UnitDone
 from penstock.engine.stages.unit_commit import merge_outputs, unit_output
-from penstock.engine.tasks.count_axis import row_spans, sealed_until
 from penstock.engine.tasks.join import FoldTask, JoinTask
 from penstock.engine.tasks.route_pairs import UnitReport
 from penstock.engine.views.memory import refuse_large_batch
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.engine.sinks.pair_batch import Delivery
     from penstock.engine.stages.turn_context import TurnContext
     from penstock.engine.stages.unit_planner import UnitPlanner
-    from penstock.engine.tasks.join import UnitTask
+    from penstock.engine.tasks.join import UnitSpec
     from penstock.plan.group import Group
     from penstock.state.ledger import Ledger
 
@@ -192,7 +192,7 @@ def _label(group: Group, step: Advance) -> str:
 
 
 def _run(
-    planner: UnitPlanner, group: Group, task: UnitTask, delivery: Delivery, label: str
+    planner: UnitPlanner, group: Group, task: UnitSpec, delivery: Delivery, label: str
 ) -> list[UnitReport]:
     """Run a unit's job; if it fails, find the queries that cannot be evaluated."""
     if delivery.of_rows().targets:  # queries that fold rows may have wider windows
@@ -228,7 +228,7 @@ def _without_output(delivery: Delivery, names: Collection[str]) -> Delivery:
     return replace(delivery, targets=targets, table="")
 
 
-def _fold(planner: UnitPlanner, task: UnitTask, delivery: Delivery, label: str) -> list[UnitReport]:
+def _fold(planner: UnitPlanner, task: UnitSpec, delivery: Delivery, label: str) -> list[UnitReport]:
     """Fold the new rows of a unit for queries that need no pairs, if there are any."""
     rows = delivery.of_rows()
     if not rows.targets:

@@ -1,6 +1,6 @@
 """What a unit of more than two streams needs of its plan: the places of keys, and the order of search steps.
 
-In:  a group, and what was measured of it.  Out: plain values for `penstock.engine.tasks.join_many.ManyTask`.
+In:  a group, and what was measured of it.  Out: plain values for `penstock.engine.tasks.join_many.ManySpec`.
 """
 
 from __future__ import annotations

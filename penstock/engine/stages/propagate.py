@@ -9,7 +9,7 @@ it: this stage runs after those that deliver results, and its output is publishe
 A parquet sink with ``punctuations = 'true'`` gets them as files below ``_punctuations``, which Spark does not read as
 results.  Delivered values are kept like promises, sorted by the hash of the key, so that none is delivered twice.
 
-In:  the plan and the ledger.  Out: `Propagation`, one task per query, and the ``propagate`` commit of their reports.
+In:  the plan and the ledger.  Out: a `PropagationTask` for each query, and the ``propagate`` commit of their reports.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.engine.outputs.key_columns import key_columns
 from penstock.engine.runners.runner import Job
 from penstock.engine.sinks.parquet import PUNCTUATIONS
 from penstock.engine.sinks.publication import publications
-from penstock.engine.tasks.propagate import Propagation, PropagationReport
+from penstock.engine.tasks.propagate import PropagationReport, PropagationTask
 from penstock.engine.views.finished import FinishedKeys, finished_keys
 from penstock.errors import InputError
 from penstock.plan.promises import finishing_of, promised_sides, tells, told_index
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def choose_propagations(
     plan: Plan, ledger: Ledger, backend: Backend[Any], least: int | None = None
-) -> list[Propagation]:
+) -> list[PropagationTask]:
     """List the queries that may have finished values now, if at least `least` promises have taken effect since."""
     asking = [query for query in plan.queries if tells(query)]
     return [task for query in asking if (task := _due(plan, ledger, query, backend, least))]
@@ -48,7 +48,7 @@ def choose_propagations(
 
 def _due(
     plan: Plan, ledger: Ledger, query: Query, backend: Backend[Any], least: int | None
-) -> Propagation | None:
+) -> PropagationTask | None:
     finishing, index = finished_keys(plan, ledger, query), told_index(query)
     if finishing is None or not _is_answered(ledger, query, finishing):
         return None
@@ -56,7 +56,7 @@ def _due(
     enough = least or max(1, known // limits.PROMISES_PER_PROPAGATION)
     if finishing.spoken - ledger.propagated.get(index, 0.0) < enough:
         return None
-    return Propagation(
+    return PropagationTask(
         query=query.name,
         index=index,
         finishing=finishing.bare(),
@@ -100,17 +100,17 @@ def _refuse_unfinished(plan: Plan, query: Query) -> None:
         )
 
 
-def finished_now(plan: Plan, ledger: Ledger, query: Query, backend: Backend[Any]) -> Propagation | None:
+def finished_now(plan: Plan, ledger: Ledger, query: Query, backend: Backend[Any]) -> PropagationTask | None:
     """Return the task that finds all finished values of a query; None if there can be none."""
     _refuse_unfinished(plan, query)
     finishing = finished_keys(plan, ledger, query)
     if finishing is None or not _is_answered(ledger, query, finishing):
         return None
-    return Propagation(query.name, "", finishing.bare(), key_columns(plan, query, backend))
+    return PropagationTask(query.name, "", finishing.bare(), key_columns(plan, query, backend))
 
 
 def propagate_commit(
-    tasks: Sequence[Propagation], reports: Sequence[PropagationReport], number: int
+    tasks: Sequence[PropagationTask], reports: Sequence[PropagationReport], number: int
 ) -> Propagated:
     """Return the commit of delivered punctuations, with the files to publish."""
     done = list(zip(tasks, reports, strict=True))

@@ -12,7 +12,7 @@ So the sequence of a query is that of its sorted result, whatever the batches, t
 events end a sequence and begin a new one: the end of the input, and a new definition of the query.  All held results
 are released then.
 
-In:  the plan and the ledger.  Out: `Release`, one task per query, and the ``release`` commit of their reports.
+In:  the plan and the ledger.  Out: `ReleaseTask`, one task per query, and the ``release`` commit of their reports.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.engine.runners.runner import Job, counted
 from penstock.engine.sinks.notes import Buffers
 from penstock.engine.sinks.publication import kept_files, publications
 from penstock.engine.sinks.sink_kind import sink_of
-from penstock.engine.tasks.release import RELEASE, Release, ReleaseReport
+from penstock.engine.tasks.release import RELEASE, ReleaseReport, ReleaseTask
 from penstock.engine.views.horizon import horizon
 from penstock.engine.views.waiting import lag_rows
 from penstock.state.commits import Output, Released
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from penstock.state.ledger import Ledger
 
 
-def choose_releases(plan: Plan, ledger: Ledger, files: Files, idle: IdleClock | None = None) -> list[Release]:
+def choose_releases(
+    plan: Plan, ledger: Ledger, files: Files, idle: IdleClock | None = None
+) -> list[ReleaseTask]:
     """List what can be released or merged now."""
     releases = []
     for query in plan.queries:
@@ -58,7 +60,7 @@ def choose_releases(plan: Plan, ledger: Ledger, files: Files, idle: IdleClock | 
 
 def last_releases(
     plan: Plan, ledger: Ledger, files: Files, only: Container[str] | None = None
-) -> list[Release]:
+) -> list[ReleaseTask]:
     """List all held results, of all queries or of some: their sequences end here."""
     return [
         replace(_release(plan, ledger, files, query, 1 + max(file.max_t for file in held)), last=True)
@@ -78,10 +80,10 @@ def is_due(plan: Plan, ledger: Ledger, idle: IdleClock | None = None) -> bool:
     )
 
 
-def _release(plan: Plan, ledger: Ledger, files: Files, query: Query, until: int) -> Release:
+def _release(plan: Plan, ledger: Ledger, files: Files, query: Query, until: int) -> ReleaseTask:
     hold = ledger.hold(query.name)
     waiting = max(lag_rows(group, ledger, query.name) for group, _, _ in plan.groups_of(query.name))
-    return Release(
+    return ReleaseTask(
         query=query.name,
         until=until,
         due=tuple(file for file in hold.files if file.min_t < until),
@@ -94,12 +96,12 @@ def _release(plan: Plan, ledger: Ledger, files: Files, query: Query, until: int)
     )
 
 
-def release_job(releases: Sequence[Release]) -> Job:
+def release_job(releases: Sequence[ReleaseTask]) -> Job:
     """Describe the job that releases results."""
     return Job("release", f"release results in order, {counted(len(releases), 'query', 'queries')}")
 
 
-def release_commit(releases: Sequence[Release], reports: Sequence[ReleaseReport]) -> Released:
+def release_commit(releases: Sequence[ReleaseTask], reports: Sequence[ReleaseReport]) -> Released:
     """Return the commit of a release: what was released, what is still held, and what to publish."""
     done = [(release.query, report) for release, report in zip(releases, reports, strict=True)]
     ends = [
@@ -113,7 +115,7 @@ def release_commit(releases: Sequence[Release], reports: Sequence[ReleaseReport]
     )
 
 
-def _output(releases: Sequence[Release], done: Sequence[tuple[str, ReleaseReport]]) -> Output:
+def _output(releases: Sequence[ReleaseTask], done: Sequence[tuple[str, ReleaseReport]]) -> Output:
     written = [file for _, report in done for file in report.files]
     handed_over = {
         release.query for release in releases if release.destination and release.destination.handed_over

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.runners.runner import Job
+from penstock.engine.tasks.row_windows import SpanTask
 from penstock.engine.views.needs import roll_claims
 from penstock.state.claims import is_ended
 from penstock.state.commits import Sealed, SealedRoll
@@ -19,8 +20,11 @@ from penstock.state.row_times import Sealing, plan_sealing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.engine.runners.runner import Runner
     from penstock.engine.stages.turn_context import TurnContext
     from penstock.plan.build import Plan
+    from penstock.plan.group import Group
+    from penstock.sql.query import Side
     from penstock.state.ledger import Ledger
     from penstock.state.segment import Segment
 
@@ -71,3 +75,29 @@ def seal(context: TurnContext) -> None:
     context.store.commit(commit)
     for name in commit.remove:
         context.store.let_go(name)
+
+
+def sealed_until(group: Group, ledger: Ledger) -> int | None:
+    """Return the event time below which the rows of all streams of a group are sealed; None if there is none yet."""
+    horizons = [ledger.roll(log.stream).horizon for log in group.logs]
+    known = [horizon for horizon in horizons if horizon is not None]
+    return min(known) if len(known) == len(horizons) else None
+
+
+def row_spans(
+    group: Group, ledger: Ledger, runner: Runner, horizon: int | None
+) -> tuple[dict[int, int], ...]:
+    """Measure for each side of a group how far back in time its windows reach at a horizon."""
+    tasks = {side: _span_task(group, side, ledger, horizon) for side in group.sides if group.counts(side)}
+    if horizon is None or not tasks:
+        return tuple({} for _ in group.sides)
+    job = Job("seal", f"measure windows that count rows of {' and '.join(group.streams)}")
+    spans = dict(zip(tasks, runner.map(list(tasks.values()), job), strict=True))
+    return tuple(spans.get(side, {}) for side in group.sides)
+
+
+def _span_task(group: Group, side: Side, ledger: Ledger, horizon: int | None) -> SpanTask:
+    reaches = {*group.reaches(side), *(member.reach(side) for member in group.members)}
+    reaches |= {piece.ages[1] for _, piece in group.slices(side)}
+    roll = ledger.roll(group.log(side).stream).sealed()
+    return SpanTask(roll, horizon or 0, tuple(sorted(reaches)), 1 if side == "r" else 0)

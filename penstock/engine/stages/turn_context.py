@@ -13,9 +13,8 @@ from penstock.engine.aggregate.answers import is_answer_due
 from penstock.engine.spark.failed_queries import QueriesFailedError
 from penstock.engine.stages.compact import ReplacedFiles
 from penstock.engine.stages.release import is_due
-from penstock.engine.stages.seal import choose_sealings
+from penstock.engine.stages.seal import choose_sealings, sealed_until
 from penstock.engine.stages.unit_planner import UnitPlanner
-from penstock.engine.tasks.count_axis import sealed_until
 from penstock.engine.views.advance_limit import reach_of
 from penstock.engine.views.estimates import prices_of
 from penstock.engine.views.horizon import IdleClock

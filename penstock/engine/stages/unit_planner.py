@@ -1,6 +1,6 @@
 """Describe a unit: the rows that it joins, and where the pairs go.
 
-In:  the plan and one version of the ledger.  Out: a `UnitTask`, a `Delivery` and the expressions on pairs, for one job.
+In:  the plan and one version of the ledger.  Out: a `UnitSpec`, a `Delivery` and the expressions on pairs, for one job.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from penstock.engine.stages.many_plan import (
     uneven_limits,
     widest_limits,
 )
-from penstock.engine.tasks.count_axis import Counting
 from penstock.engine.tasks.fanout_sample import sample_fanouts
-from penstock.engine.tasks.join import InputTask, SegmentRange, UnitTask
-from penstock.engine.tasks.join_many import ManyTask
+from penstock.engine.tasks.join import SegmentRange, UnitInput, UnitSpec
+from penstock.engine.tasks.join_many import ManySpec
+from penstock.engine.tasks.row_windows import Counting
 from penstock.engine.views.buffers import accuracy_of
 from penstock.engine.views.waiting import waiting_rows
 from penstock.plan.panes import alike, set_of
@@ -76,7 +76,7 @@ class UnitPlanner:
 
     def task(
         self, group: Group, since: Sequence[Cursor], until: Cursor, horizons: tuple[int | None, int | None]
-    ) -> UnitTask:
+    ) -> UnitSpec:
         """Describe a unit's input: for each stream, which segments are old and which new, by batch or by position.
 
         `since` is the end of each input's old rows; a unit of slices that advance has one cursor for all inputs.
@@ -88,16 +88,16 @@ class UnitPlanner:
             self._input(group, part, part.log, (start, until), counting)
             for part, start in zip(group.inputs, since, strict=True)
         )
-        return UnitTask(inputs=inputs, counting=counting, **self._common(group))
+        return UnitSpec(inputs=inputs, counting=counting, **self._common(group))
 
     def _many(
         self, group: Group, since: Sequence[Cursor], until: Cursor, counting: Counting | None
-    ) -> ManyTask:
+    ) -> ManySpec:
         inputs = [
             [self._input(group, part, log, (start, until), counting) for log in part.logs]
             for part, start in zip(group.inputs, since, strict=True)
         ]
-        return ManyTask(
+        return ManySpec(
             inputs=tuple(logs[0] for logs in inputs),
             others=tuple(tuple(logs[1:]) for logs in inputs),
             keys=tuple(link_keys(group)),
@@ -132,7 +132,7 @@ class UnitPlanner:
         log: LogPlan,
         reach: tuple[Cursor, Cursor],
         counting: Counting | None,
-    ) -> InputTask:
+    ) -> UnitInput:
         """Describe one stream's part in a unit, by one of its logs."""
         (since, until), side, index = reach, part.side, group.index(part.side)
         segments = self.ledger.segments(log.id)
@@ -147,7 +147,7 @@ class UnitPlanner:
             number: self.ledger.layouts[log.id][number]
             for number in {rows.segment.layout for rows in old + new}
         }
-        return InputTask(
+        return UnitInput(
             old=tuple(map(_range, old)),
             new=tuple(map(_range, new)),
             columns=tuple(
@@ -165,10 +165,10 @@ class UnitPlanner:
     # --- its output -----------------------------------------------------------------------------------------------
 
     def delivery(
-        self, group: Group, unit: str, table: StoredTable | None, task: UnitTask | None = None
+        self, group: Group, unit: str, table: StoredTable | None, task: UnitSpec | None = None
     ) -> Delivery:
         """Describe a unit's output: the sinks of each query; `table` names the queries that read pairs from it."""
-        is_due = isinstance(task, ManyTask) and is_sample_due(self.ledger.groups[group.id])
+        is_due = isinstance(task, ManySpec) and is_sample_due(self.ledger.groups[group.id])
         targets = tuple(
             self._target(group, number, in_table=table is not None and member.query.name in table.members)
             for number, member in enumerate(group.members)
@@ -183,7 +183,7 @@ class UnitPlanner:
             self.files.root,
             buffers=self._buffers(group, targets),
             survey=partial(sample_fanouts, self.files, task)
-            if is_due and isinstance(task, ManyTask)
+            if is_due and isinstance(task, ManySpec)
             else None,
         )
 

@@ -1,1 +1,1 @@
-"""Work on rows: the tasks that run on executors, and what they share."""
+"""The tasks that run on executors: all work on rows."""

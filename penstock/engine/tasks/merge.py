@@ -1,7 +1,7 @@
-"""Merge files of pairs, or of a query's own results, into one: the work of one task.
+"""Merge files of pairs, or of a query's own results, into one file.
 
-Rows are read and written a row group at a time, so that neither the number of files nor their size matters to memory.
-Pairs that go over to another table get the bits they have there; a pair that has none any more is left out::
+A task reads and writes a row group at a time, so its memory depends neither on the number of files nor on their size.
+Pairs that move to another table get the bits of its queries; a pair without a bit is left out::
 
     table v3     l{a} r{b} level 2            query q reads levels 0 to 4
     table m      l{a} r{b, c} s0 = 0b100      q has bit 2; c is null where v3 had none
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from penstock.state.tables import Bit, Merge, StoredFile
 
 CONFLICT = "conflict"
-"""What is said of files whose columns cannot be brought together."""
+"""The report on files of which a column has two types."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """Makes one file of several files of results."""
+    """Merges several files of results into one."""
 
     merge: Merge
 
     def run(self, files: Files) -> StoredFile | str | None:
-        """Write the file; None if no row is left, `CONFLICT` if one column has two types in them."""
+        """Write the file; return None if no row is left, `CONFLICT` if a column has two types in the files."""
         try:
             return merge_files(files, self.merge)
         except pa.ArrowTypeError:
@@ -53,7 +53,7 @@ class MergeTask:
 
 
 def merge_files(files: Files, merge: Merge) -> StoredFile | None:
-    """Write one file of several."""
+    """Write the rows of several files to one, and return it; None if no row is left."""
     out = OutputFile(files.root, f"{merge.prefix}{uuid.uuid4().hex}.parquet", kept=True)
     schema = _schema(files, merge)
     for file in merge.inputs:
@@ -85,7 +85,7 @@ def _batches(files: Files, file: StoredFile) -> Iterator[pa.RecordBatch]:
 
 
 def _schema(files: Files, merge: Merge) -> pa.Schema:
-    """Find the columns of the new file: those of all its inputs."""
+    """Return the columns of the new file: those of all inputs."""
     schemas = []
     for file in merge.inputs:
         with pq.ParquetFile(map_whole(files, file)) as content:
@@ -93,14 +93,14 @@ def _schema(files: Files, merge: Merge) -> pa.Schema:
     if not merge.bits:  # raises ArrowTypeError where types differ
         return described_together(schemas)
     sides = [
-        pa.field(side, _struct([each.field(side).type for each in schemas]))
+        pa.field(side, _struct([schema.field(side).type for schema in schemas]))
         for side in filter(is_side, schemas[0].names)
     ]
     return pa.schema([*sides, *(pa.field(f"s{word}", pa.int64()) for word in range(merge.words))])
 
 
 def _struct(kinds: Sequence[pa.StructType]) -> pa.StructType:
-    """Bring the columns of one side together; ``nothing`` stays only if there is no other."""
+    """Merge the columns of one side; ``nothing`` stays only if there is no other column."""
     fields = {field.name: field for kind in kinds for field in kind}
     if len(fields) > 1 and all(
         len(kind) == 1 for kind in kinds if "nothing" in {field.name for field in kind}
@@ -110,7 +110,7 @@ def _struct(kinds: Sequence[pa.StructType]) -> pa.StructType:
 
 
 def _with_bits(batch: pa.RecordBatch, bits: Sequence[Bit], words: int) -> pa.RecordBatch:
-    """Give pairs the bits that they have in another table; leave out those that have none."""
+    """Replace the bits of pairs by those of another table; leave out pairs without a bit."""
     out = np.zeros((batch.num_rows, words), np.uint64)
     for bit in bits:
         out[:, bit.target // 64] |= _has(batch, bit).astype(np.uint64) << np.uint64(bit.target % 64)
@@ -124,7 +124,7 @@ def _with_bits(batch: pa.RecordBatch, bits: Sequence[Bit], words: int) -> pa.Rec
 
 
 def _has(batch: pa.RecordBatch, bit: Bit) -> NDArray[np.bool_]:
-    """Say which pairs are of the definition that a bit stands for."""
+    """Return which pairs a bit stands for."""
     if bit.source >= 0:
         word = batch.column(f"s{bit.source // 64}").to_numpy().view(np.uint64)
         return members(word.reshape(-1, 1), bit.source % 64)
@@ -133,7 +133,7 @@ def _has(batch: pa.RecordBatch, bit: Bit) -> NDArray[np.bool_]:
 
 
 def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give rows the columns of a schema, in its order: null where they have none."""
+    """Return the columns of a schema, in its order: null where the rows have none."""
     if batch.schema.equals(schema):
         return batch.replace_schema_metadata(schema.metadata)
     return pa.RecordBatch.from_arrays(
@@ -150,7 +150,7 @@ def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _column(array: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
-    """Give a column a type; structs field by field."""
+    """Cast a column to a type; structs field by field."""
     if array is None:
         return pa.nulls(rows, kind)
     if array.type.equals(kind):
@@ -158,5 +158,7 @@ def _column(array: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
     if not pa.types.is_struct(kind) or not pa.types.is_struct(array.type):
         return array.cast(kind)
     own = {field.name for field in array.type}
-    fields = [_column(array.field(each.name) if each.name in own else None, each.type, rows) for each in kind]
+    fields = [
+        _column(array.field(field.name) if field.name in own else None, field.type, rows) for field in kind
+    ]
     return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())

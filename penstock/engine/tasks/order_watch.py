@@ -1,13 +1,13 @@
-"""What ingest sees of rows for joins without a window: where they come in the order of arrival, and their values.
+"""Statistics of ingest for joins without a window: the positions of rows in the order of arrival, and their values.
 
-One task has all rows of such a batch, in the order in which they arrived, so that the position of a row is counted::
+One task gets all rows of such a batch in the order of arrival, so it can number them::
 
     batch before          this batch: `first` = 40
     ...  38  39  |        40      41      42      43
     value                 57      59    (null)    58
-                          └───────┴────────────────┴──── what a join's attribute is like: `BatchWatch`
+                          └───────┴────────────────┴──── how ordered the join's attribute is: `BatchWatch`
 
-In:  a part of a batch, and the logs that are watched.  Out: positions, and what was seen.
+In:  a part of a batch, and the logs that are watched.  Out: positions and statistics.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock import limits
 from penstock.engine.tasks.ingest_columns import ROW_TIME, key_names
 from penstock.kernels.accuracy_sketch import ROWS_HELD
 from penstock.kernels.copies_watch import Copies
@@ -39,30 +40,26 @@ if TYPE_CHECKING:
     """Values as integers, and which rows have one."""
 
 MOST_SAMPLED = ROWS_HELD
-"""Rows of sampled values that are reported of one part of a batch."""
-
-
-MOST_COUNTED = 1024
-"""Values at either end of a part of a batch whose rows are counted one by one."""
+"""Rows of sampled values in the report of one part of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What tasks are told of the order of arrival: the position of the batch's first row, and what is watched.
+    """The position of the first row of a batch, and the logs that are watched.
 
-    `halvings` has, for each log that is watched, how often the share of sampled values was halved so far.
+    `halvings` has, for each watched log, how often the share of sampled values was halved so far.
     """
 
     first: int
     halvings: Mapping[str, int]
 
     def moved(self, rows: int) -> Arrival:
-        """Give the same for what comes so many rows later."""
+        """Return the same for a later row."""
         return replace(self, first=self.first + rows)
 
 
 def with_positions(arrival: Arrival, table: pa.Table, *, timeless: bool) -> pa.Table:
-    """Give rows their positions; where they have no event time, these are their times too."""
+    """Add the positions of rows; they are also the event times of rows without one."""
     positions = pa.array(np.arange(arrival.first, arrival.first + table.num_rows))
     if timeless:
         table = table.set_column(table.schema.get_field_index(ROW_TIME), ROW_TIME, positions)
@@ -79,7 +76,7 @@ def watch_log(
     stored: NDArray[np.bool_],
     aside: NDArray[np.bool_],
 ) -> BatchWatch:
-    """Watch the values of one log's key: of rows in time, of those that are stored, and of wanted ones set aside."""
+    """Collect statistics of one log's key: of rows in time, of stored rows, and of wanted rows set aside."""
     values, known = ordered
     seen, wanted = known & timely, known & (stored | aside)
     at = np.arange(1, values.size + 1)
@@ -88,16 +85,16 @@ def watch_log(
         batch,
         arrival.first,
         Order.of(values[seen], at[seen], rows=int(values.size)),
-        Copies.of(values[seen]).closed(ends=(MOST_COUNTED, MOST_COUNTED)),
+        Copies.of(values[seen]).closed(ends=(limits.MAX_SEPARATE_VALUES, limits.MAX_SEPARATE_VALUES)),
         _sampled(values[wanted], positions[wanted], arrival.halvings[log.id]),
         aside=int((known & aside).sum()),
     )
 
 
 def values_of(table: pa.Table, number: int, log: LogPlan) -> Ordered:
-    """Give the values of a log's key as integers that are in the same order, and say which rows have one.
+    """Return the values of a log's key as integers in the same order, and which rows have one.
 
-    Decimals of more digits than 64 bits hold are put in order by the nearest floating-point number.
+    Decimals that do not fit in 64 bits are ordered by the nearest floating-point number.
     """
     name, parts = key_names(number, log)
     column = table.column(parts[0] if parts else name).combine_chunks()
@@ -108,7 +105,7 @@ def values_of(table: pa.Table, number: int, log: LogPlan) -> Ordered:
 
 
 def _sampled(values: Ints, positions: Ints, halvings: int) -> Sample:
-    """Pick rows of sampled values; of too many, those of half as many values, until they fit."""
+    """Select rows of sampled values; halve the share of sampled values until they fit."""
     chosen = is_sampled(values, halvings)
     while chosen.sum() > MOST_SAMPLED:
         halvings += 1
@@ -116,23 +113,22 @@ def _sampled(values: Ints, positions: Ints, halvings: int) -> Sample:
     return Sample(halvings, tuple(values[chosen].tolist()), tuple(positions[chosen].tolist()))
 
 
-def put_together(parts: Iterable[BatchWatch], arrived: float) -> BatchWatch:
-    """Put together what was seen of the parts of one batch."""
-    first, *others = sorted(parts, key=lambda each: each.first)
-    whole = first
-    for each in others:
+def merge_watches(parts: Iterable[BatchWatch], arrived: float) -> BatchWatch:
+    """Merge the statistics of the parts of one batch."""
+    whole, *others = sorted(parts, key=lambda watch: watch.first)
+    for part in others:
         whole = replace(
             whole,
-            order=whole.order.merged(each.order),
-            copies=whole.copies.merged(each.copies),
-            sample=_both(whole.sample, each.sample),
-            aside=whole.aside + each.aside,
+            order=whole.order.merged(part.order),
+            copies=whole.copies.merged(part.copies),
+            sample=_merge_samples(whole.sample, part.sample),
+            aside=whole.aside + part.aside,
         )
     return replace(whole, arrived=arrived)
 
 
-def _both(one: Sample, other: Sample) -> Sample:
-    """Put two samples together, of the values that are in both shares."""
+def _merge_samples(one: Sample, other: Sample) -> Sample:
+    """Merge two samples, keeping the values that the smaller share has."""
     values = np.array(one.values + other.values, np.int64)
     positions = np.array(one.positions + other.positions, np.int64)
     return _sampled(values, positions, max(one.halvings, other.halvings))

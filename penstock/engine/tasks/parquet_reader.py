@@ -1,29 +1,33 @@
 """Read plain Parquet files by Arrow inside ingest tasks, instead of through the JVM.
 
 Spark's source lists the files, divides them into batches and remembers them.  The driver reads one footer per file and
-decides, before any row is read, who reads the batch.  A task then reads its row groups::
+chooses the reader of the batch before a task starts.  A task then reads its row groups::
 
     Spark     batch 7: files ─▶ job: Parquet ─▶ JVM rows ─▶ Spark SQL ─▶ Arrow ─▶ Python ─▶ segments
     Arrow     batch 7: files ─▶ job: Parquet ─▶ Arrow expressions ────────────────────────▶ segments
 
-The columns are defined in `penstock.engine.tasks.ingest_columns`, as Spark SQL.  Arrow builds those that need only
-casts and comparisons, with the same values::
+`penstock.engine.tasks.ingest_columns` defines the columns as Spark SQL.  Arrow builds the simple ones, with the same
+values::
 
     event time      a timestamp or a date in microseconds; null if it is too far from 1970
     key             one whole number, boolean, date or timestamp as 64 bits; 0 for joins without an equality
-    predicate bits  columns of numbers compared with numbers (`penstock.engine.tasks.parquet_predicates`)
+    predicate bits  columns of numbers compared with numbers, IS NULL, AND, OR, NOT
     stored columns  cast to the type that Spark gives them in Arrow
+
+Whole numbers are compared with whole numbers, and a DOUBLE with a number that both engines round alike.  Spark orders
+NaN above all numbers, Arrow does not order it: ``v > 80`` becomes "v > 80, or v is NaN".
 
 Spark reads a batch if one of these does not hold: the stream has no other options than those of `is_plain_parquet`; all
 columns can be built; each file is local, can be opened, and has each column once with exactly the declared type; no
 directory is named ``column=value``; times are of the current calendar and not INT96; Spark knows the codec.
 
 In:  a stream, the task description of its batches, and the origin of a batch.  Out: a `PlainBatch`, or None for Spark.
-Always true: an error while a task reads is raised.  No batch is read again another way.
+An error while a task reads is raised.  No batch is read again another way.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
@@ -35,22 +39,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import acero
 
+from penstock import limits
 from penstock.engine.tasks.ingest import run_ingest
 from penstock.engine.tasks.ingest_columns import FARTHEST, ROW_TIME, bit_names, key_names
-from penstock.engine.tasks.parquet_predicates import ArrowColumn, arrow_predicate
 from penstock.errors import RunError
 from penstock.kernels.width import gathered
+from penstock.sql.bind.canonical import MIRROR
 from penstock.sql.query import DAY
 from penstock.sql.streams import KEPT_OPTIONS
+from penstock.sql.text.parser import parse_text
+from penstock.sql.text.tree import Constant, Form, Name, run, unwrapped
 from penstock.state.locations import local_path
 from penstock.state.spark_schema import PLAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from penstock.engine.tasks.ingest import BatchPart, BatchTask
+    from penstock.engine.tasks.ingest import BatchPart, BatchSpec
     from penstock.plan.stored import LogPlan
     from penstock.sql.query import Stream
+    from penstock.sql.text.tree import Tree
     from penstock.state.files import Files
 
 FILE_TYPES = {**PLAIN, "timestamp": pa.timestamp("us", "UTC")}
@@ -70,24 +78,29 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _KEYS = frozenset({*_WHOLE, "boolean", "date", "timestamp"})
 """Types of keys that are 64-bit numbers."""
 
-_TWO = pa.scalar(2, pa.int64())
-
-_READ_ROWS = 1 << 12
-"""Rows that are decoded at a time: a footer does not say how long values are, since a dictionary has each once."""
-
-_PIECE_BYTES = 1 << 23
-"""Bytes of decoded rows for which expressions are evaluated at once."""
-
-_ROWS_PER_TASK = 1 << 16
-"""Rows below which a batch is not divided: they take less time than another task."""
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_EXACT_NUMBER = re.compile(r"-?(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})")
+_COMPARISONS = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+_SAME = {"==": "=", "!=": "<>"}
+_CONNECTORS = {"AND": pc.and_kleene, "OR": pc.or_kleene}
 
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "LZ4_RAW", "ZSTD"})
-"""Codecs that Spark has too: it writes late rows to the dead letters, so it must be able to read the file."""
+"""Codecs that Spark has too: it writes the dead letters, so it must be able to read the file."""
 
 _UNREADABLE = (OSError, ValueError, NotImplementedError)
 """Exceptions of Arrow for a file that it cannot open or decode."""
 
 _SPARK_VERSION, _LEGACY = b"org.apache.spark.version", b"org.apache.spark.legacyDateTime"
+
+
+# --- which columns Arrow can build --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +113,9 @@ class ArrowColumns:
 
     def of(self, rows: pa.Table) -> pa.Table:
         """Evaluate the expressions on rows of a file."""
-        steps = [
-            acero.Declaration("table_source", acero.TableSourceNodeOptions(rows)),
-            acero.Declaration(
-                "project", acero.ProjectNodeOptions([*self.expressions.values()], [*self.expressions])
-            ),
-        ]
-        return acero.Declaration.from_sequence(steps).to_table(use_threads=False)
+        options = acero.ProjectNodeOptions([*self.expressions.values()], [*self.expressions])
+        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
+        return acero.Declaration("project", options, [source]).to_table(use_threads=False)
 
 
 def is_plain_parquet(stream: Stream) -> bool:
@@ -115,80 +124,147 @@ def is_plain_parquet(stream: Stream) -> bool:
 
 
 def arrow_columns(
-    stream: Stream, task: BatchTask, spark_types: Callable[[], Mapping[str, pa.DataType]]
+    stream: Stream, spec: BatchSpec, spark_types: Callable[[], Mapping[str, pa.DataType]]
 ) -> ArrowColumns | None:
     """Build the columns that a task reads; None if some of them need Spark, as promises and arrival order do."""
-    logs = [log_task.log for log_task in task.logs]
-    built = None if task.promises or task.arrival else _built_columns(stream, logs)
-    if built is None:
+    if spec.promises or spec.arrival:
         return None
-    stored = [name for name in task.columns() if name not in built]
-    reads = {*stored, *(name for column in built.values() for name in column.reads)}
-    declared = {column.name: column.type for column in stream.columns}
-    if any(
-        declared.get(name) not in FILE_TYPES or "." in name for name in reads
-    ):  # to pyarrow, a dot is a path
+    builder = _ColumnBuilder(stream)
+    try:
+        expressions = builder.computed([log_spec.log for log_spec in spec.logs])
+        stored = {name: builder.field(name) for name in spec.columns() if name not in expressions}
+    except _NeedsSparkError:
         return None
     types = spark_types()
-    expressions = {name: column.expression for name, column in built.items()}
-    expressions |= {name: pc.field(name).cast(types[name]) for name in stored}
-    return ArrowColumns(
-        {name: expressions[name] for name in task.columns()},
-        {name: FILE_TYPES[declared[name]] for name in sorted(reads)},
-    )
+    expressions |= {name: field.cast(types[name]) for name, field in stored.items()}
+    return ArrowColumns({name: expressions[name] for name in spec.columns()}, builder.types)
 
 
-def _built_columns(stream: Stream, logs: Sequence[LogPlan]) -> dict[str, ArrowColumn] | None:
-    """Build event time, keys and predicate bits; None if some of them need Spark."""
-    built: dict[str, ArrowColumn | None] = {ROW_TIME: _event_time(stream)}
-    for number, log in enumerate(logs):
-        built[key_names(number, log)[0]] = _key(stream, log)
-        predicates = [arrow_predicate(predicate, stream) for predicate in log.predicates]
-        for word, name in enumerate(bit_names(number, log)):
-            built[name] = _bits(predicates[64 * word : 64 * word + 64])
-    known = {name: column for name, column in built.items() if column is not None}
-    return known if len(known) == len(built) else None
+class _NeedsSparkError(Exception):
+    """Arrow cannot build a column with the values that Spark gives it."""
 
 
-def _event_time(stream: Stream) -> ArrowColumn | None:
-    """Build the microseconds since the epoch; null if they are too many."""
-    if stream.time_type not in _TIME_UNITS:
-        return None
-    unit = _TIME_UNITS[stream.time_type]
-    steps = _number(stream.time, stream.time_type)
-    near = pc.and_kleene(pc.less_equal(steps, FARTHEST // unit), pc.greater_equal(steps, -(FARTHEST // unit)))
-    times = pc.multiply(pc.if_else(near, steps, pa.scalar(None, pa.int64())), pa.scalar(unit, pa.int64()))
-    return ArrowColumn(times, frozenset({stream.time}))
+class _ColumnBuilder:
+    """Builds the columns of ingest for one stream, and notes the columns of a file that they read."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.types: dict[str, pa.DataType] = {}
+
+    def field(self, name: str) -> pc.Expression:
+        """Read a column of the file; to pyarrow, a dot in a name is a path."""
+        kind = self._declared(name)
+        if kind not in FILE_TYPES or "." in name:
+            raise _NeedsSparkError
+        self.types[name] = FILE_TYPES[kind]
+        return pc.field(name)
+
+    def _declared(self, name: str) -> str:
+        return next((column.type for column in self.stream.columns if column.name == name), "")
+
+    def _number(self, name: str) -> pc.Expression:
+        """Cast a column to 64 bits: a whole number, 0 or 1, days, or microseconds."""
+        column = self.field(name)
+        return (column.cast(pa.int32()) if self._declared(name) == "date" else column).cast(pa.int64())
+
+    def computed(self, logs: Sequence[LogPlan]) -> dict[str, pc.Expression]:
+        """Build event time, keys and predicate bits."""
+        built = {ROW_TIME: self._event_time()}
+        for number, log in enumerate(logs):
+            built[key_names(number, log)[0]] = self._key(log)
+            for word, name in enumerate(bit_names(number, log)):
+                built[name] = self._bits(log.predicates[64 * word : 64 * word + 64])
+        return built
+
+    def _event_time(self) -> pc.Expression:
+        """Build the microseconds since the epoch; null if they are too many."""
+        if self.stream.time_type not in _TIME_UNITS:
+            raise _NeedsSparkError
+        unit = _TIME_UNITS[self.stream.time_type]
+        steps, farthest = self._number(self.stream.time), FARTHEST // unit
+        near = pc.and_kleene(pc.less_equal(steps, farthest), pc.greater_equal(steps, -farthest))
+        known = pc.if_else(near, steps, pa.scalar(None, pa.int64()))
+        return pc.multiply(known, pa.scalar(unit, pa.int64()))
+
+    def _key(self, log: LogPlan) -> pc.Expression:
+        """Build a log's key, if it is neither an expression nor a hash: Spark hashes text and several columns."""
+        if log.wanted or not log.whole_key:
+            raise _NeedsSparkError
+        if not log.key:
+            return pc.scalar(pa.scalar(0, pa.int64()))
+        (part,) = log.key
+        kind = self._declared(part.column)
+        widened = part.type in _WHOLE and kind in _WHOLE[: _WHOLE.index(part.type)]
+        if not widened and (kind != part.type or kind not in _KEYS):
+            raise _NeedsSparkError
+        return self._number(part.column)
+
+    def _bits(self, predicates: Sequence[str]) -> pc.Expression:
+        """Pack the answers to up to 64 predicates into a word; null counts as false."""
+        bits = [pc.coalesce(self.predicate(predicate), False).cast(pa.int64()) for predicate in predicates]
+        two = pa.scalar(2, pa.int64())
+        return reduce(lambda word, bit: pc.add(pc.multiply(word, two), bit), reversed(bits))
+
+    def predicate(self, text: str) -> pc.Expression:
+        """Build a predicate with the three values of SQL."""
+        tree = parse_text(text) if len(text) <= limits.MAX_ARROW_PREDICATE_CHARACTERS else None
+        if tree is None:
+            raise _NeedsSparkError
+        return run(self._condition(tree))
+
+    def _condition(self, tree: Tree) -> Generator[Any, Any, pc.Expression]:
+        tree = unwrapped(tree)
+        if not isinstance(tree, Form):
+            raise _NeedsSparkError
+        if tree.head in {"IS NULL", "IS NOT NULL"}:
+            column = self.field(self._name(tree.trees[0]))
+            return pc.is_null(column) if tree.head == "IS NULL" else pc.is_valid(column)
+        if tree.head not in {"AND", "OR", "NOT"}:
+            return self._comparison(tree)
+        operands = []
+        for operand in tree.trees:
+            operands.append((yield self._condition(operand)))  # noqa: PERF401 - a comprehension cannot yield
+        return pc.invert(*operands) if tree.head == "NOT" else reduce(_CONNECTORS[tree.head], operands)
+
+    def _comparison(self, tree: Form) -> pc.Expression:
+        """Build the comparison of a column with a number, in whichever order they are written."""
+        operator = _SAME.get(tree.head, tree.head)
+        if operator not in _COMPARISONS:
+            raise _NeedsSparkError
+        left, right = map(unwrapped, tree.trees)
+        if isinstance(left, Constant):
+            left, right, operator = right, left, MIRROR.get(operator, operator)
+        name = self._name(left)
+        number = _literal(right, self._declared(name))
+        column = self.field(name)
+        if not pa.types.is_floating(number.type):
+            return _COMPARISONS[operator](column.cast(number.type), number)
+        compared = _COMPARISONS[operator](column, number)
+        return pc.or_kleene(compared, pc.is_nan(column)) if operator in {">", ">="} else compared
+
+    def _name(self, tree: Tree) -> str:
+        """Return the name of the column that a tree is."""
+        tree = unwrapped(tree)
+        column = (
+            self.stream.column(tree.parts[0]) if isinstance(tree, Name) and len(tree.parts) == 1 else None
+        )
+        if column is None:
+            raise _NeedsSparkError
+        return column.name
 
 
-def _number(name: str, kind: str) -> pc.Expression:
-    """Cast a column to 64 bits: a whole number, 0 or 1, days, or microseconds."""
-    column = pc.field(name)
-    return (column.cast(pa.int32()) if kind == "date" else column).cast(pa.int64())
+def _literal(tree: Tree, kind: str) -> pa.Scalar:
+    """Read a number to compare with a column of a type, if Spark does not cast the column, and does not round."""
+    if not isinstance(tree, Constant) or tree.kind != "number":
+        raise _NeedsSparkError
+    if kind in _WHOLE and _WHOLE_NUMBER.fullmatch(tree.text):
+        return pa.scalar(int(tree.text), pa.int64())
+    if kind == "double" and _EXACT_NUMBER.fullmatch(tree.text):
+        return pa.scalar(float(tree.text), pa.float64())
+    raise _NeedsSparkError
 
 
-def _key(stream: Stream, log: LogPlan) -> ArrowColumn | None:
-    """Build a log's key; None if it is text or several columns, which Spark hashes, or an expression."""
-    if log.wanted or not log.whole_key:
-        return None
-    if not log.key:
-        return ArrowColumn(pc.scalar(pa.scalar(0, pa.int64())))
-    (part,) = log.key
-    kind = next((column.type for column in stream.columns if column.name == part.column), "")
-    widened = part.type in _WHOLE and kind in _WHOLE[: _WHOLE.index(part.type)]
-    if not widened and (kind != part.type or kind not in _KEYS):
-        return None
-    return ArrowColumn(_number(part.column, kind), frozenset({part.column}))
-
-
-def _bits(predicates: Sequence[ArrowColumn | None]) -> ArrowColumn | None:
-    """Pack the answers to up to 64 predicates into a word; null counts as false."""
-    known = [predicate for predicate in predicates if predicate is not None]
-    if len(known) < len(predicates):
-        return None
-    bits = [pc.coalesce(predicate.expression, False).cast(pa.int64()) for predicate in known]
-    word = reduce(lambda word, bit: pc.add(pc.multiply(word, _TWO), bit), reversed(bits))
-    return ArrowColumn(word, frozenset().union(*(predicate.reads for predicate in known)))
+# --- batches ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +288,7 @@ class PlainBatch:
         """Divide it among tasks, at most so many, so that each has about as many rows in neighbouring row groups."""
         whole = sum(group.rows for group in self.groups) or 1
         size = sum(group.bytes for group in self.groups)
-        tasks = min(most, 1 + max(whole // _ROWS_PER_TASK, size // _PIECE_BYTES))
+        tasks = min(most, 1 + max(whole // limits.MIN_ROWS_PER_INGEST_TASK, size // limits.ARROW_PIECE_BYTES))
         shares: list[tuple[RowGroup, ...]] = [()] * tasks
         before = 0
         for group in self.groups:
@@ -229,7 +305,7 @@ class PlainBatch:
     def read(self) -> Iterator[pa.RecordBatch]:
         """Read the columns of a task, in pieces of bounded bytes."""
         for path, groups in groupby(self.groups, lambda group: group.path):
-            for piece in gathered(_rows(path, list(groups), self.columns), _PIECE_BYTES):
+            for piece in gathered(_rows(path, list(groups), self.columns), limits.ARROW_PIECE_BYTES):
                 yield from self.columns.of(pa.Table.from_batches(piece).combine_chunks()).to_batches()
 
 
@@ -238,7 +314,7 @@ class ParquetTask:
     """Reads a share of a batch and writes its segments."""
 
     share: PlainBatch
-    batch: BatchTask
+    batch: BatchSpec
 
     def run(self, files: Files) -> list[BatchPart]:
         """Write the segments and report on each stretch of rows."""
@@ -255,7 +331,9 @@ def _rows(path: str, groups: list[RowGroup], columns: ArrowColumns) -> Iterator[
                     "its directory. Restore the file and run again; write files elsewhere and move them there"
                 )
             numbers, names = [group.number for group in groups], list(columns.types)
-            yield from file.iter_batches(_READ_ROWS, row_groups=numbers, columns=names, use_threads=False)
+            yield from file.iter_batches(
+                limits.ARROW_READ_ROWS, row_groups=numbers, columns=names, use_threads=False
+            )
     except _UNREADABLE as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise RunError(f"cannot read source file {path}: {reason}. Restore the file and run again") from error

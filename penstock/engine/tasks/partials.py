@@ -1,7 +1,7 @@
-"""Partial results of a join of many streams: rows of the inputs bound so far, column by column, never put together.
+"""Partial results of a join of many streams: row numbers of the inputs bound so far, one array per input.
 
-Each step binds one more input.  What a step knows of itself is which partial each of its own extends, and the row that
-was found; all else is looked up along the way back, when somebody asks for it::
+Each step binds one more input.  Its partials hold the number of the partial that each extends, and the row that was
+found.  Rows of earlier inputs are looked up through the earlier steps, on demand::
 
     driver rows      0  1  2                    input 0: segment and row of each
     step to 2        0  0  2                    extends 0, 0, 2            input 2: segment and row
@@ -34,25 +34,27 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """Rows of one input, each by the number of its segment among some, and its number there."""
+class BoundRows:
+    """Rows of one input, each by the number of its segment and its number there."""
 
     segments: Sequence[SegmentRows]
     segment: NDArray[np.int16]
     row: Ints
 
-    def only(self, these: Ints) -> Bound:
-        """Give some of them, in some order."""
-        return Bound(self.segments, self.segment[these], self.row[these])
+    def only(self, these: Ints) -> BoundRows:
+        """Select some rows, in any order."""
+        return BoundRows(self.segments, self.segment[these], self.row[these])
 
     def times(self) -> Ints:
-        """Give their event times."""
-        return self._numbers([each.rows.t for each in self.segments])
+        """Return their event times."""
+        return self._numbers([segment.rows.t for segment in self.segments])
 
     def hashes(self, name: str) -> tuple[Hashes, NDArray[np.bool_]]:
-        """Give their hashes by the key of their log, or by another (a column); and which of them have one."""
+        """Return their hashes by the key of their log, or from a column; and which rows have one."""
         if not name:
-            return self._numbers([each.rows.h for each in self.segments]), np.ones(self.row.size, np.bool_)
+            return self._numbers([segment.rows.h for segment in self.segments]), np.ones(
+                self.row.size, np.bool_
+            )
         column = self.column(name, pa.uint64(), None)
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         return column.fill_null(0).to_numpy(zero_copy_only=False), valid
@@ -66,7 +68,7 @@ class Bound:
         return found
 
     def _by_segment(self) -> Iterator[tuple[int, slice | NDArray[np.bool_]]]:
-        """Give the segments that have some of the rows, and which; those of one segment are mostly neighbours."""
+        """Yield the number of each segment with its rows; those of one segment are mostly neighbours."""
         changes = np.flatnonzero(np.diff(self.segment)) + 1
         if changes.size < len(self.segments):
             ends = [0, *changes.tolist(), self.segment.size]
@@ -80,7 +82,7 @@ class Bound:
             yield number, self.segment == number
 
     def sets(self, tables: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
-        """Give the set of queries that accept each row; `tables` are by segment and pattern."""
+        """Return the set of queries that accept each row; `tables` are by segment and pattern."""
         found = np.empty((self.row.size, tables[0].shape[1]), np.uint64)
         for number, here in self._by_segment():
             pattern = self.segments[number].rows.pattern
@@ -88,7 +90,7 @@ class Bound:
         return found
 
     def column(self, name: str, kind: pa.DataType, rows: Ints | None) -> pa.Array:
-        """Give a column of all of them, or of some; nulls where it is not stored."""
+        """Return a column of all rows, or of some; nulls where it is not stored."""
         chosen = self if rows is None else self.only(rows)
         present = np.flatnonzero(np.bincount(chosen.segment)).tolist()
         if not present:
@@ -107,7 +109,7 @@ class Bound:
         return _whole(pieces).take(pa.array(back))
 
     def widths(self, names: Sequence[str]) -> int | NDArray[np.int64]:
-        """Say how many bytes some columns of each row have: one number where all have the same."""
+        """Return the bytes that some columns of each row have: one number where all rows have the same."""
         found: int | NDArray[np.int64] = 0
         for number, here in self._by_segment():
             segment, rows = self.segments[number], self.row[here]
@@ -128,20 +130,20 @@ def _taken(segment: SegmentRows, name: str, kind: pa.DataType, rows: Ints) -> pa
 
 
 def _whole(pieces: Sequence[pa.Array]) -> pa.Array:
-    """Lay pieces end to end; where they do not fit one array of their type, in one of the larger kind."""
+    """Concatenate arrays; if they do not fit one array of their type, into one of the large type."""
     together = pa.chunked_array(pieces).combine_chunks()
     return together if isinstance(together, pa.Array) else pa.concat_arrays(together.chunks)
 
 
 @dataclass(slots=True)
 class Partials:
-    """Results that have rows of some inputs: the last one bound here, the others by the partials that these extend."""
+    """Partial results: the rows of the input bound last, and the partials that they extend."""
 
     input: int
-    rows: Bound
+    rows: BoundRows
     before: Partials | None = None
     extends: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    """The number of the partial that each extends, among those before."""
+    """For each, the number of the partial in `before` that it extends."""
     sets: NDArray[np.uint64] | None = None
     """The queries that accept all rows so far; None where every query accepts every row."""
     _times: dict[int, Ints] = field(default_factory=dict)
@@ -153,25 +155,25 @@ class Partials:
 
     @property
     def bound(self) -> tuple[int, ...]:
-        """List the inputs that have a row, in the order in which they were met."""
+        """List the inputs that have a row, in the order of the steps."""
         return (*(self.before.bound if self.before else ()), self.input)
 
     def only(self, these: Ints) -> Partials:
-        """Give some of them."""
+        """Select some partials."""
         extends = self.extends[these] if self.before else self.extends
         sets = None if self.sets is None else self.sets[these]
-        times = {number: each[these] for number, each in self._times.items()}
+        times = {number: known[these] for number, known in self._times.items()}
         ends = None if self._ends is None else (self._ends[0][these], self._ends[1][these])
         return Partials(self.input, self.rows.only(these), self.before, extends, sets, times, ends)
 
-    def of(self, number: int) -> Bound:
-        """Give the row of one input of each."""
+    def of(self, number: int) -> BoundRows:
+        """Return the row of one input in each partial."""
         if number == self.input or self.before is None:
             return self.rows
         return self.before.of(number).only(self.extends)
 
     def times(self, number: int) -> Ints:
-        """Give the event time of one input's row of each."""
+        """Return the event time of one input's row in each partial."""
         if number not in self._times:
             if number == self.input or self.before is None:
                 self._times[number] = self.rows.times()
@@ -180,37 +182,37 @@ class Partials:
         return self._times[number]
 
     def hashes(self, number: int, name: str) -> tuple[Hashes, NDArray[np.bool_]]:
-        """Give the hash of one input's row of each by one of its keys, and whether it has that key."""
+        """Return the hash of one input's row in each partial by one of its keys, and which rows have that key."""
         if number == self.input or self.before is None:
             return self.rows.hashes(name)
         found, valid = self.before.hashes(number, name)
         return found[self.extends], valid[self.extends]
 
     def ends(self) -> tuple[Ints, Ints]:
-        """Give the oldest and the newest event time of each."""
+        """Return the oldest and the newest event time of each partial."""
         if self._ends is None:
             own = self.times(self.input)
             oldest, newest = own, own
             if self.before is not None:
-                oldest, newest = (each[self.extends] for each in self.before.ends())
+                oldest, newest = (times[self.extends] for times in self.before.ends())
             self._ends = np.minimum(oldest, own), np.maximum(newest, own)
         return self._ends
 
 
 @dataclass(frozen=True, slots=True)
 class ResultRows:
-    """The rows of one input in some results, looked up when somebody asks for them."""
+    """The rows of one input in some results, looked up on demand."""
 
     results: Partials
     input: int
     chosen: slice
 
     def times(self) -> Ints:
-        """Give their event times."""
+        """Return their event times."""
         return self.results.times(self.input)[self.chosen]
 
     def column(self, name: str, kind: pa.DataType, rows: Ints | None) -> pa.Array:
-        """Give a column of all of them, or of some; nulls where it is not stored."""
+        """Return a column of all rows, or of some; nulls where it is not stored."""
         numbers = np.arange(len(self.results))[self.chosen]
         every = self.chosen == slice(0, len(self.results))
         if rows is not None:

@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Propagation:
-    """What one task is told: which values may be finished, which were told already, and where the others go."""
+class PropagationTask:
+    """Finds the finished values that a query has not propagated yet, and writes them for its sink."""
 
     query: str
     index: str
-    """Where what was told is kept."""
+    """The index of the values that were propagated already."""
     finishing: FinishedKeys
     columns: tuple[tuple[str, pa.DataType | None], ...]
-    """For each part of the key its name, and its type if that is not the one it is kept in."""
+    """The name of each part of the key, and its type if it is stored with another."""
     told: PromiseFiles = field(default_factory=PromiseFiles)
     root: str = ""
     final: str = ""
     compression: str = "snappy"
     seen: float = 0.0
-    """How many promises had taken effect."""
+    """The number of promises that had taken effect."""
 
     def run(self, files: Files) -> PropagationReport:
-        """Write the values that are finished, for the sink and as told."""
+        """Write the finished values, for the sink and for the index."""
         table, h, keys = finished_values(files, self)
         if not h.size:
             return PropagationReport()
@@ -52,21 +52,21 @@ class Propagation:
 
 @dataclass(frozen=True, slots=True)
 class PropagationReport:
-    """What a task has told."""
+    """The files that a task has written."""
 
     file: WrittenFile | None = None
     told: Segment | None = None
 
 
-def finished_values(files: Files, task: Propagation) -> tuple[pa.Table, Hashes, list[pa.Array]]:
-    """Find the values that are finished and were not told before, as columns, and as they are kept."""
+def finished_values(files: Files, task: PropagationTask) -> tuple[pa.Table, Hashes, list[pa.Array]]:
+    """Find the finished values that were not propagated before: as columns, and as hashes with keys."""
     h, keys = _candidates(files, task.finishing)
     if not h.size:
         return pa.table({}), h, keys
     finished = task.finishing.holds_for(files, h, keys)
     finished &= open_promises(files, task.told).earliest(h, keys) == NEVER
     rows = np.flatnonzero(finished)
-    h, keys = h[rows], [each.take(pa.array(rows)) for each in keys]
+    h, keys = h[rows], [values.take(pa.array(rows)) for values in keys]
     kept = keys or [pa.array(unmixed(h))]
     named = {
         name: values if kind is None else _as_type(values, kind)
@@ -76,23 +76,23 @@ def finished_values(files: Files, task: Propagation) -> tuple[pa.Table, Hashes, 
 
 
 def _candidates(files: Files, finishing: FinishedKeys) -> tuple[Hashes, list[pa.Array]]:
-    """Give every value that a promise is about, once; ranges name no values."""
+    """Return each value that a promise names, once; ranges name no values."""
     parts = [
-        each
+        exact
         for side in (finishing.left, finishing.right)
-        for each in open_promises(files, side.known).exact
-        if each.h.size
+        for exact in open_promises(files, side.known).exact
+        if exact.h.size
     ]
     if not parts:
         return np.zeros(0, np.uint64), []
-    h = np.concatenate([each.h for each in parts])
-    keys = [pa.concat_arrays(each) for each in zip(*(part.keys for part in parts), strict=True)]
+    h = np.concatenate([exact.h for exact in parts])
+    keys = [pa.concat_arrays(values) for values in zip(*(exact.keys for exact in parts), strict=True)]
     once = in_order(h, np.zeros(h.size, np.int64), keys)
     return once.h, list(once.keys)
 
 
 def _as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Give the values of a key as they stood in their column."""
+    """Cast the values of a key back to the type of their column."""
     if pa.types.is_boolean(kind):
         return values.cast(pa.int8()).cast(kind)
     if pa.types.is_date32(kind):

@@ -1,4 +1,4 @@
-"""Tasks that release results in order: what is due goes to the sink, what is not stays held."""
+"""Release results in order: a task writes the results that are due for the sink, and the others to new hold files."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from penstock.state.output_file import WrittenFile
 
 RELEASE = "release-"
-"""How the id of a release begins, by which a callback gets it; a unit's begins with its group."""
+"""The prefix of the id of a release; the id of a unit begins with its group."""
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """What one task is told: which hold files of a query have results below `until`, and which to merge of the rest."""
+class ReleaseTask:
+    """Releases the results of one query below `until`, and merges hold files of the rest."""
 
     query: str
     until: int
@@ -47,26 +47,41 @@ class Release:
     name: str
     """The name of their file; names ascend, so that files can be read in order."""
     released: int | None = None
-    """The time of the last result released before; what is older is out of order now."""
+    """The time of the last result released before; older results are out of order."""
     last: bool = False
-    """Whether the sequence ends here."""
+    """Whether this is the last release."""
     unit: str = ""
     """The id of the release."""
     buffers: Buffers = field(default_factory=Buffers)
-    """What waited when it began."""
+    """What waited when the release began."""
 
     def run(self, files: Files) -> ReleaseReport:
-        """Write the results that are due, in order, and what is still held of the files they were in."""
-        return run_release(files, self)
+        """Write the results that are due, in order, and the rest of their files."""
+        merged = [
+            write_hold(
+                files,
+                hold_folder(self.query),
+                in_order(files, run, self.until, 1 + max(held.max_t for held in run)),
+                run[0].generation + 1,
+            )
+            for run in self.merges
+        ]
+        moved = {held.name for run in self.merges for held in run}
+        kept = [rest_of(files, held, self.until) for held in self.due if held.name not in moved]
+        return replace(
+            _write_due(files, self),
+            gone=tuple(sorted({held.name for held in self.due} | moved)),
+            held=tuple(held for held in (*merged, *kept) if held),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseReport:
-    """What a task has released of one query, and what is held of it from here on."""
+    """The results of one query that a task has released, and the hold files that remain."""
 
     results: int
     arrivals: tuple[tuple[float, int], ...]
-    """When the later of their rows had arrived, and how many results."""
+    """The number of results by the arrival of the later of their rows."""
     files: tuple[WrittenFile, ...]
     disordered: int
     newest: int
@@ -76,33 +91,13 @@ class ReleaseReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return what the runner adds up."""
+        """Return the counts for the runner's accumulators."""
         return {RELEASED: self.results}
 
 
-def run_release(files: Files, release: Release) -> ReleaseReport:
-    """Write a query's results whose turn it is, in order, and what is still held of the files they were in."""
-    merged = [
-        write_hold(
-            files,
-            hold_folder(release.query),
-            in_order(files, run, release.until, 1 + max(each.max_t for each in run)),
-            run[0].generation + 1,
-        )
-        for run in release.merges
-    ]
-    moved = {each.name for run in release.merges for each in run}
-    kept = [rest_of(files, each, release.until) for each in release.due if each.name not in moved]
-    return replace(
-        _write_due(files, release),
-        gone=tuple(sorted({each.name for each in release.due} | moved)),
-        held=tuple(each for each in (*merged, *kept) if each),
-    )
-
-
-def _write_due(files: Files, release: Release) -> ReleaseReport:
-    """Write what is due as one file in order, or only count it."""
-    first = min((each.min_t for each in release.due), default=release.until)
+def _write_due(files: Files, release: ReleaseTask) -> ReleaseReport:
+    """Write the results that are due as one file in order, or only count them."""
+    first = min((held.min_t for held in release.due), default=release.until)
     arrivals, disordered, newest = Counter[float](), 0, first
     out = release.destination.file(release.name) if release.destination else None
     tables = _unsorted if out is None else in_order
@@ -122,11 +117,12 @@ def _write_due(files: Files, release: Release) -> ReleaseReport:
 
 
 def _unsorted(files: Files, holds: Iterable[Held], since: int, until: int) -> Iterator[pa.Table]:
-    """Read what is due where it is only counted."""
-    for run in (run for each in holds for run in read_hold(files, each, since, until)):
-        yield pa.Table.from_batches([run])
+    """Read the results that are due, where they are only counted."""
+    for held in holds:
+        for run in read_hold(files, held, since, until):
+            yield pa.Table.from_batches([run])
 
 
 def _arrivals(column: pa.Array | pa.ChunkedArray) -> dict[float, int]:
-    """Count results by when the later of their rows arrived."""
-    return {each["values"]: each["counts"] for each in pc.value_counts(column).to_pylist()}
+    """Count results by the arrival of the later of their rows."""
+    return {count["values"]: count["counts"] for count in pc.value_counts(column).to_pylist()}

@@ -1,20 +1,20 @@
-"""From pairs to sinks: each pair goes the way of every query that wants it (`penstock.engine.sinks.routes`).
+"""From pairs to sinks: each pair takes the route of every query that wants it (`penstock.engine.sinks.routes`).
 
 Runs inside a unit's tasks, on Arrow record batches of pairs with these columns::
 
-    l, r      structs of the left and right columns that somebody reads; of more than two streams i0, i1, i2 …
+    l, r      structs of the left and right columns that queries read; of more than two streams i0, i1, i2 …
     level     smallint, the slice of the pair
     s0, s1 …  bigint, the set of queries that want it (only where some query has a predicate)
     o0, o1 …  struct of a query's own output, computed by Spark SQL (only where the query has an expression or a
               residual condition); null where the pair is not one of its results
     tl, tr    bigint, the event times of the rows (only where some query wants its results in order)
 
-Results that are wanted in order do not go to a sink yet: they are held (`penstock.state.hold`).
+Results that a query wants in order are held first (`penstock.state.hold`).
 
 A file of a sink is written under ``_staging``, where no reader looks, and becomes visible only after the journal holds
-the commit that names it.  A file that the state keeps is read only because a commit names it.  A pair goes to the
-group's table once, however many queries read it there: with the set of those that do (`table_sets`), or by its level
-alone where that says it.
+the commit that names it.  A file that the state keeps is read only if a commit names it.  A pair is written to the
+group's table once, however many queries read it there: with the set of these queries (`table_sets`), or with its level
+alone where the level decides.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UnitReport:
-    """What one task of a unit has found and written."""
+    """The report of one task of a unit: results by query, and the files that it has written."""
 
     pairs: int
     results: tuple[int, ...]
-    """Of each query of the group, by its number."""
+    """By the number of the query in the group."""
     arrivals: tuple[tuple[float, tuple[int, ...]], ...]
-    """The same, by when the later of a pair's rows arrived."""
+    """The same, by the arrival of the later of a pair's rows."""
     files: tuple[WrittenFile, ...]
     held: Mapping[str, tuple[Held, ...]]
     """By query."""
@@ -79,41 +79,41 @@ class UnitReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return what the runner adds up."""
+        """Return the counts for the runner's accumulators."""
         return {PAIRS: self.pairs, RESULTS: sum(self.results)}
 
 
 class HoldRuns:
-    """A query's results of one task that wait for their turn, written a run at a time."""
+    """The results of a query that one task holds, written in sorted runs."""
 
     def __init__(self, state: str, folder: str) -> None:
-        """Say where the runs go; nothing is created yet."""
+        """Write runs to this directory; create nothing yet."""
         self._files, self._folder = open_files(state, sync=False), folder
         self._waiting = RowBuffer(limits.MAX_ROWS_PER_SORT)
         self.made: list[Held] = []
 
     @property
     def waiting(self) -> int:
-        """Count the bytes of the results taken and not written yet."""
+        """Return the bytes of the results that are not written yet."""
         return self._waiting.bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take some results with their times."""
+        """Add some results with their times."""
         if self._waiting.add(batch):
             self.flush()
 
     def flush(self) -> None:
-        """Write what was taken as one run."""
+        """Write the results that wait as one run."""
         batches = self._waiting.drain()
         if batches and (made := write_hold(self._files, self._folder, [sort_by_time(batches)])):
             self.made.append(made)
 
 
 class TaskOutput:
-    """What one task makes of its pairs: files, runs of results to be held, and the number of each query's results."""
+    """The output of one task: files, runs of results to be held, and the number of each query's results."""
 
     def __init__(self, delivery: Delivery, part: int) -> None:
-        """Begin with nothing; a file is opened when the first row goes into it."""
+        """Begin without files; a file is opened for its first row."""
         self.delivery = delivery
         self.part_name = f"part-{delivery.unit}-{part:04d}"
         self.files: dict[str, OutputFile] = {}
@@ -121,23 +121,25 @@ class TaskOutput:
         self.feeds: dict[str, OutputFile] = {}
         self.counts = np.zeros(delivery.queries, np.int64)
         self.arrivals: dict[float, NDArray[np.int64]] = {}
-        """The same number, by when the later row of the pair arrived."""
+        """The same number, by the arrival of the later row of the pair."""
         self.pairs = Counter[float]()
         """The number of pairs, by the same."""
         self.waiting = 0
-        """Bytes that wait to be written, of all queries together."""
+        """Bytes that are not written yet, of all queries together."""
         self.folds = folds_of(delivery.targets)
         self.shared = shared_files(self, delivery.targets)
-        together = {target.number for each in self.shared for target in each.targets}
+        together = {target.number for shared in self.shared for target in shared.targets}
         self.alone = [
-            each
-            for each in delivery.targets
-            if (each.route.makes_rows or each.computed) and not each.is_folded and each.number not in together
+            target
+            for target in delivery.targets
+            if (target.route.makes_rows or target.computed)
+            and not target.is_folded
+            and target.number not in together
         ]
-        """The queries whose rows are made for them alone."""
+        """The queries that share no file."""
 
     def count_computed(self, target: Target, wanted: NDArray[np.bool_]) -> None:
-        """Count the results that Spark SQL has decided about; all others are counted together."""
+        """Count the results of a query whose condition Spark SQL has computed; others are counted together."""
         if target.computed:
             self.counts[target.number] += int(wanted.sum())
 
@@ -148,14 +150,14 @@ class TaskOutput:
         return self.files[query]
 
     def table(self) -> OutputFile:
-        """Open (once) the file for the pairs that some reader of the group's table wants."""
+        """Open (once) the file of the group's table."""
         if "" not in self.files:
             name = f"{self.delivery.table}/{uuid.uuid4().hex}.parquet"
             self.files[""] = OutputFile(self.delivery.state, name, kept=True)
         return self.files[""]
 
     def hold(self, query: str, folder: str) -> HoldRuns:
-        """Open (once) the runs of a query's results that wait for their turn."""
+        """Open (once) the runs of a query's results that are held."""
         if query not in self.holds:
             self.holds[query] = HoldRuns(self.delivery.state, folder)
         return self.holds[query]
@@ -167,7 +169,7 @@ class TaskOutput:
         return self.feeds[query]
 
     def put(self, where: Waiting, rows: pa.RecordBatch) -> None:
-        """Give rows to a file; write out the fullest ones if too much waits in all of them."""
+        """Add rows to a file; flush the fullest files if too many bytes wait."""
         before = where.waiting
         where.write(rows)
         self.waiting += where.waiting - before
@@ -175,26 +177,26 @@ class TaskOutput:
             self._make_room()
 
     def flush(self, where: Waiting) -> None:
-        """Write out the rows that wait in a file."""
+        """Write the rows that wait in a file."""
         self.waiting -= where.waiting
         where.flush()
 
     def _make_room(self) -> None:
-        """Write out the fullest files until half of what may wait is left."""
+        """Flush the fullest files until half of the bytes that may wait are left."""
         files: list[Waiting] = [
             *self.files.values(),
             *self.feeds.values(),
             *self.holds.values(),
             *self.shared,
-            *(file for each in self.shared for file in each.files.values()),
+            *(file for shared in self.shared for file in shared.files.values()),
         ]
-        for each in sorted(files, key=lambda each: -each.waiting):
-            self.flush(each)
+        for file in sorted(files, key=lambda file: -file.waiting):
+            self.flush(file)
             if 2 * self.waiting <= width.MOST_BYTES:
                 return
 
     def report(self) -> UnitReport:
-        """Finish all files, and say what there is."""
+        """Close all files and return the report."""
         common = [written for shared in self.shared for written in shared.close()]
         for query, file in self.files.items():
             file.close(self._note(query))
@@ -213,33 +215,33 @@ class TaskOutput:
         )
 
     def _write_folds(self) -> dict[str, tuple[PaneFile, ...]]:
-        """Write what was folded, by pane set."""
+        """Write the partial aggregates, by pane set."""
         if not self.folds:
             return {}
         files = open_files(self.delivery.state, sync=False)
-        made = {each.spec.panes.id: tuple(each.write(files)) for each in self.folds}
+        made = {fold.spec.panes.id: tuple(fold.write(files)) for fold in self.folds}
         return {panes: written for panes, written in made.items() if written}
 
     def _note(self, query: str) -> dict[str, object]:
-        """Describe a query's file, or one of the group's table: by its pairs, however many queries read them."""
+        """Return the note of a query's file, or of the group's table: the arrivals of its results and what waited."""
         delivery = self.delivery
         if not query:
-            known = max(delivery.buffers.values(), key=lambda each: each.waiting, default=Buffers())
+            known = max(delivery.buffers.values(), key=lambda buffers: buffers.waiting, default=Buffers())
             return note("", delivery.unit, self.pairs.items(), replace(known, held=0, output=0))
-        number = next(each.number for each in delivery.targets if each.query == query)
-        elsewhere = sum((each.in_files(number) for each in self.shared), Counter[float]())
+        number = next(target.number for target in delivery.targets if target.query == query)
+        elsewhere = sum((shared.in_files(number) for shared in self.shared), Counter[float]())
         arrivals = [(at, int(counts[number]) - elsewhere[at]) for at, counts in self.arrivals.items()]
         return note(query, delivery.unit, arrivals, delivery.buffers.get(query, Buffers()))
 
 
 def _kept(file: OutputFile) -> tuple[StoredFile, ...]:
-    """Give what the state keeps of a file: nothing, if no row was written."""
+    """Return the stored file; nothing if no row was written."""
     kept = file.report("").kept if file.rows else None
     return (kept,) if kept else ()
 
 
 def run_delivery(delivery: Delivery, part: int, batches: Iterable[pa.RecordBatch | FoundPairs]) -> UnitReport:
-    """Route all pairs of one task, and report files and counts."""
+    """Route all pairs of one task, and return the report."""
     task = TaskOutput(delivery, part)
     for pairs in _pair_batches(delivery, batches):
         before = task.counts.copy()
@@ -251,18 +253,18 @@ def run_delivery(delivery: Delivery, part: int, batches: Iterable[pa.RecordBatch
 
 
 def run_row_folds(delivery: Delivery, found: Iterable[NewRows]) -> UnitReport:
-    """Fold the new rows of one task for the queries that want no pairs, and report files; nothing is counted yet."""
+    """Fold the new rows of one task for the queries that want no pairs, and return the report, without counts."""
     return UnitReport(0, (0,) * delivery.queries, (), (), {}, fold_rows(delivery, found))
 
 
 def _pair_batches(delivery: Delivery, batches: Iterable[pa.RecordBatch | FoundPairs]) -> Iterator[PairBatch]:
-    """Give pairs in batches of bounded bytes; those that come from the probe are bounded already."""
-    for each in batches:
-        if isinstance(each, FoundPairs):
-            if each.batch.num_rows:
-                yield _pair_batch(delivery, each.batch, each)
+    """Yield pairs in batches of bounded bytes; batches of the probe are bounded already."""
+    for batch in batches:
+        if isinstance(batch, FoundPairs):
+            if batch.batch.num_rows:
+                yield _pair_batch(delivery, batch.batch, batch)
         else:
-            yield from (_pair_batch(delivery, some) for some in width.bounded([each]) if some.num_rows)
+            yield from (_pair_batch(delivery, some) for some in width.bounded([batch]) if some.num_rows)
 
 
 def _pair_batch(delivery: Delivery, batch: pa.RecordBatch, found: FoundPairs | None = None) -> PairBatch:
@@ -272,13 +274,13 @@ def _pair_batch(delivery: Delivery, batch: pa.RecordBatch, found: FoundPairs | N
 
 
 def _route(task: TaskOutput, pairs: PairBatch) -> None:
-    """Send one batch of pairs where it is wanted, and count what each query gets."""
+    """Route one batch of pairs to the queries that want it, and count their results."""
     delivery = task.delivery
     task.counts += _count_plain(delivery, pairs.level, pairs.sets)
     for fold in task.folds:
         fold.take(pairs)
-    for each in task.shared:
-        each.take(pairs)
+    for shared in task.shared:
+        shared.take(pairs)
     for target in task.alone:
         target.route.take(task, target, pairs, pairs.wanted_by(target))
     if pairs.readers is not None and _is_read(pairs.readers).any():
@@ -288,26 +290,25 @@ def _route(task: TaskOutput, pairs: PairBatch) -> None:
 def _readers(
     delivery: Delivery, level: NDArray[np.int16], sets: NDArray[np.uint64] | None
 ) -> NDArray[np.uint64]:
-    """Say for each pair which queries read it from the group's table; not yet those of which Spark SQL decides.
+    """Return for each pair the set of queries that read it from the group's table, without computed outputs.
 
-    Where pairs are kept by their level, the first bit says whether anybody does.  If all pairs have the same
-    readers and none is added later, one row, which is read only, stands for all.
+    Where pairs are kept by their level, the first bit says whether any query reads the pair.  If all pairs have the
+    same readers and none is added later, the result is one row, broadcast and read only.
     """
-    plain = [each for each in delivery.targets if each.in_table and not each.computed]
+    plain = [target for target in delivery.targets if target.in_table and not target.computed]
     if sets is not None:
-        (plain_set,) = to_words([sum(1 << each.number for each in plain)], delivery.queries)
+        (plain_set,) = to_words([sum(1 << target.number for target in plain)], delivery.queries)
         return sets & plain_set
-    last = max((each.levels[1] for each in delivery.targets), default=0)
+    last = max((target.levels[1] for target in delivery.targets), default=0)
     of_level = [
-        sum(1 << each.number for each in plain if each.levels[0] <= number < each.levels[1])
+        sum(1 << target.number for target in plain if target.levels[0] <= number < target.levels[1])
         for number in range(last + 1)
     ]
-    words = (
-        to_words(of_level, delivery.queries)
-        if delivery.table_sets
-        else to_words([int(each > 0) for each in of_level], 1)
-    )
-    is_noted_later = any(each.computed for each in delivery.targets)
+    if delivery.table_sets:
+        words = to_words(of_level, delivery.queries)
+    else:
+        words = to_words([int(readers > 0) for readers in of_level], 1)
+    is_noted_later = any(target.computed for target in delivery.targets)
     if not is_noted_later and level.max() < last and (words[:last] == words[0]).all():
         return np.broadcast_to(words[0], (level.size, words.shape[1]))
     readers: NDArray[np.uint64] = words[np.minimum(level, last)]
@@ -325,11 +326,11 @@ def _sets(batch: pa.RecordBatch) -> NDArray[np.uint64] | None:
 def _count_plain(
     delivery: Delivery, level: NDArray[np.int16], sets: NDArray[np.uint64] | None
 ) -> NDArray[np.int64]:
-    """Count the results of every query that takes each pair of its set; those computed or held are counted apart."""
+    """Count the results of each query that takes all pairs of its set; computed and held results are counted later."""
     counts = np.zeros(delivery.queries, np.int64)
-    plain = [each for each in delivery.targets if each.route.at_once and not each.computed]
+    plain = [target for target in delivery.targets if target.route.at_once and not target.computed]
     if sets is not None:
-        numbers = [each.number for each in plain]
+        numbers = [target.number for target in plain]
         counts[numbers] = count_members(sets, delivery.queries)[numbers]
         return counts
     upto = np.concatenate(([0], np.cumsum(np.bincount(level))))
@@ -340,33 +341,33 @@ def _count_plain(
 
 
 def _table_rows(batch: pa.RecordBatch, readers: NDArray[np.uint64], *, with_sets: bool) -> pa.RecordBatch:
-    """Choose what the group's table stores: the pairs that somebody reads there, each once, and who does.
+    """Select the pairs that some query reads from the group's table, with the set of these queries.
 
-    Its columns are declared without nulls, so that Parquet writes no definition levels of them.
+    The columns are declared without nulls, so that Parquet writes no definition levels.
     """
     wanted = _is_read(readers)
     columns = {name: batch.column(name) for name in (*sides_in(batch), "level")}
     if with_sets:
         columns |= set_columns(readers)
-    fields = [pa.field(name, each.type, nullable=False) for name, each in columns.items()]
+    fields = [pa.field(name, values.type, nullable=False) for name, values in columns.items()]
     schema = pa.schema(fields, batch.schema.metadata)
     rows = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
     return rows if wanted.all() else rows.filter(pa.array(wanted))
 
 
 def _is_read(readers: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Say which pairs somebody reads from the table; one value stands for all if it is the same."""
+    """Return which pairs some query reads from the table; one value stands for all if it is the same."""
     some = readers[:1] if readers.strides[0] == 0 else readers
     return np.asarray(some[:, 0] != 0 if some.shape[1] == 1 else some.any(axis=1))
 
 
 def with_arrival(batch: pa.RecordBatch, arrived: float) -> pa.RecordBatch:
-    """Note when the later rows of a batch of pairs arrived: they are all of the same two segments."""
+    """Note the arrival of the later rows of a batch of pairs, which are all of the same two segments."""
     return batch.replace_schema_metadata({_ARRIVAL: repr(arrived)})
 
 
 def _arrival(batch: pa.RecordBatch, delivery: Delivery) -> float:
-    """Read when the later rows of a batch of pairs arrived, to a tenth of a second; the unit's last if not noted."""
+    """Return the arrival of the later rows of some pairs, to a tenth of a second; if not noted, the unit's last."""
     noted = float((batch.schema.metadata or {}).get(_ARRIVAL, b"0"))
     return round(noted or delivery.arrived, 1)
 
@@ -375,7 +376,7 @@ _ARRIVAL = b"penstock.arrived"
 
 
 def set_columns(sets: NDArray[np.uint64]) -> dict[str, pa.Array]:
-    """Lay out query sets as the columns ``s0, s1 …`` of a batch of pairs."""
+    """Return query sets as the columns ``s0, s1 …`` of a batch of pairs."""
     return {
         f"s{word}": pa.array(np.ascontiguousarray(sets[:, word]).view(np.int64))
         for word in range(sets.shape[1])
@@ -383,5 +384,5 @@ def set_columns(sets: NDArray[np.uint64]) -> dict[str, pa.Array]:
 
 
 def set_names(queries: int) -> list[str]:
-    """Name the columns that hold the set of so many queries."""
+    """Name the columns of the set of so many queries."""
     return [f"s{word}" for word in range(words_for(queries))]

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.engine.spark import launch, session
-from penstock.engine.spark.class_archive import spark_home
+from penstock.engine.spark.launch import spark_home
 from penstock.engine.spark.session import MASTER, QUICK_START, embedded_session
 from penstock.errors import InputError, RunError
 

@@ -20,7 +20,7 @@ from penstock.errors import RunError
 MESSAGES = json.loads((Path(__file__).with_name("spark_messages.json")).read_text())
 
 DIED = (
-    "a Python worker died without a word: the system may have killed it for want of memory (its log says so), or a "
+    "a Python worker died without a message: the system may have killed it for lack of memory (see its log), or a "
     "native library crashed"
 )
 ZERO = "Division by zero. Use `try_divide` to tolerate divisor being 0 and return NULL instead (DIVIDE_BY_ZERO in {})"
@@ -73,7 +73,7 @@ SENTENCES = {
     "stream_ansi": ZERO.format("1 / (id - 5)"),
     "stream_worker": "RuntimeError: could not do it (in chained, line 35 of job.py)",
     "stream_bad_file": "Encountered error while reading file file:///data/bad/x.parquet.",
-    "jvm_heap": "Spark's process is gone: the system may have killed it for want of memory, or its own log says why",
+    "jvm_heap": "Spark's process is gone: the system may have killed it for lack of memory. See Spark's log",
 }
 
 
