@@ -1,4 +1,4 @@
-"""Test a script without a JVM: the engine's own plan, journal and joins, with plain loops in place of Spark.
+"""Test a script without a JVM: the plan, journal and tasks of the engine, with DuckDB in place of Spark SQL.
 
     from penstock import testing
 
@@ -11,7 +11,7 @@ by step.  What needs Spark (an expression only it knows, a type it alone can sto
 """
 
 from penstock.testing.expect import expect
-from penstock.testing.expression.evaluate import NeedsSparkError
+from penstock.testing.expression.translate import NeedsSparkError
 from penstock.testing.session import Run, Session, run
 
 __all__ = ["NeedsSparkError", "Run", "Session", "expect", "run"]

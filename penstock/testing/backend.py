@@ -1,7 +1,6 @@
-"""A backend without Spark: tasks run in this process one after the other, and batches are Arrow tables.
+"""A backend for tests: tasks run in this process one after the other, and batches are Arrow tables.
 
-It is for tests only.  What Spark SQL would compute of rows and pairs is computed by `penstock.testing.expression`,
-exactly or not at all.
+The engine writes the same Spark SQL as for Spark; `penstock.testing.expression` evaluates it in DuckDB.
 
 In:  streams, plans, batches.  Out: types, and the reports of ingest tasks.
 """
@@ -14,26 +13,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.engine.aggregate.answer_job import AnswerJob
-from penstock.engine.aggregate.answer_task import NOTE
-from penstock.engine.outputs.pair_columns import PairExpressions
+from penstock.engine.aggregate.answer_task import READER, WAS
+from penstock.engine.outputs.answer_sql import answer_columns
+from penstock.engine.outputs.pair_columns import unit_schema
+from penstock.engine.outputs.pair_sql import computed_column
 from penstock.engine.runners.inline import InlineRunner
 from penstock.engine.runners.runner import Sql
 from penstock.engine.tasks.ingest import IngestTask, set_aside
-from penstock.engine.tasks.ingest_columns import ROW_TIME
+from penstock.engine.tasks.ingest_columns import ROW_TIME, answer
 from penstock.engine.tasks.promise_columns import with_elements
-from penstock.engine.tasks.rewrite import Upgrade, new_predicates
+from penstock.engine.tasks.rewrite import ROW, new_predicates
 from penstock.plan.spark_settings import SparkSettings
+from penstock.sql.spark_types import parse_type
+from penstock.sql.text.tree import always_quoted
 from penstock.state.checksum import map_whole
-from penstock.testing.answer_values import answer_schema, answer_types, with_answers
-from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
-from penstock.testing.pair_values import with_computed
-from penstock.testing.row_values import arrow_types, exploded, row_columns, row_times
+from penstock.testing.expression.evaluate import arrow_type, evaluate_all
+from penstock.testing.expression.translate import NeedsSparkError, type_of
+from penstock.testing.ingest_rows import exploded, row_times, with_ingest_columns
+from penstock.testing.row_types import answer_types, arrow_types, row_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from penstock.engine.aggregate.answer_job import AnswerJob
+    from penstock.engine.outputs.pair_columns import PairExpressions
     from penstock.engine.tasks.ingest import BatchPart, BatchSpec
+    from penstock.engine.tasks.rewrite import Upgrade
     from penstock.plan.build import Plan
     from penstock.plan.group import Group
     from penstock.plan.stored import LogPlan
@@ -44,10 +49,10 @@ if TYPE_CHECKING:
 
 
 class InlineBackend:
-    """Works in this process, for one state."""
+    """Runs tasks in this process, for one state."""
 
     def __init__(self, files: Files, *, tasks: int = 2, settings: SparkSettings | None = None) -> None:
-        """Divide the work among so many tasks, as Spark would; expressions mean what they do under these settings."""
+        """Use the parallelism of so many tasks, and the meaning of expressions under these Spark settings."""
         self.files, self.settings = files, settings or SparkSettings()
         self.runner = InlineRunner(files, self._evaluated, tasks)
         self._answers: dict[str, dict[str, str]] = {}
@@ -64,18 +69,20 @@ class InlineBackend:
         return None if untimed else self.arrow_types(stream)[stream.time]
 
     def result_types(self, *_: object) -> str:
-        """Return nothing: types that a file does not tell by itself are not understood here."""
+        """Return nothing: files of tests describe all types by themselves."""
         return ""
 
     def answer_schema(self, group: Group, number: int, streams: tuple[Stream, ...]) -> pa.Schema:
         """Return the types of an aggregate query's keys and measures."""
         query = group.members[number].query
-        self._answers[query.name] = answer_types(query, streams, self.settings)
-        return answer_schema(query, streams, self.settings)
+        kinds = self._answers[query.name] = answer_types(query, streams, self.settings)
+        return pa.schema(
+            [(name, arrow_type(parse_type(kind), self.settings.zone)) for name, kind in kinds.items()]
+        )
 
     def instant_type(self, streams: tuple[Stream, ...]) -> pa.DataType:
         """Return the type of window_end."""
-        ntz = {each.time_type for each in streams} == {"timestamp_ntz"}
+        ntz = {stream.time_type for stream in streams} == {"timestamp_ntz"}
         return pa.timestamp("us", None if ntz else self.settings.zone)
 
     def can_upgrade(self, stream: Stream, log: LogPlan, old: Layout) -> bool:
@@ -83,68 +90,68 @@ class InlineBackend:
         new = new_predicates(log, old)
         if not new or not set(log.columns) <= set(old.columns):
             return False
-        types = {each.name: each.type for each in stream.columns if each.name in old.columns}
+        types = {column.name: column.type for column in stream.columns if column.name in old.columns}
         try:
-            return all(type_of(each, types, ansi=self.settings.ansi) for each in new)
+            return all(type_of(predicate, types, ansi=self.settings.ansi) for predicate in new)
         except NeedsSparkError:
             raise
-        except Exception:  # noqa: BLE001 - a column that nobody stored
+        except Exception:  # noqa: BLE001 - a column that was not stored
             return False
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
     def pair_sql(self, pairs: PairExpressions) -> Sql:
-        """Return what is computed of a unit's pairs."""
-        return Sql("", (), source=pairs)
+        """Write the outputs and conditions that are computed of a unit's pairs."""
+        columns = tuple(computed_column(computed) for computed in pairs.computed)
+        return Sql(unit_schema(pairs.group, pairs.streams), columns)
 
     def answer_sql(self, job: AnswerJob) -> Sql:
-        """Return what is computed of the answers of a pane set."""
-        return Sql("", (), source=job)
+        """Write the answers and HAVING conditions that are computed for the readers of a pane set."""
+        kinds = self._answers[job.readers[0].query]
+        before = {f"b{name[1:]}": kind for name, kind in kinds.items() if name[0] == "a"}
+        fixed = {READER: "int", WAS: "boolean"}
+        schema = ", ".join(f"{name} {kind}" for name, kind in (fixed | kinds | before).items())
+        return Sql(schema, answer_columns(job.readers)[1:])
 
     def upgrade_sql(self, upgrade: Upgrade) -> Sql:
-        """Return the predicates that are evaluated on stored rows."""
-        return Sql("", (), source=upgrade)
+        """Write the new predicates of a log, each guarded as at ingest."""
+        stored = (column for column in upgrade.stream.columns if column.name in upgrade.old.columns)
+        schema = ", ".join(f"{always_quoted(column.name)} {column.type}" for column in stored)
+        every_row = f"{always_quoted(ROW)} >= 0"
+        predicates = (
+            answer(predicate, upgrade.stream, every_row)
+            for predicate in new_predicates(upgrade.log, upgrade.old)
+        )
+        columns = tuple(f"({predicate}) AS p{number}" for number, predicate in enumerate(predicates))
+        return Sql(f"{always_quoted(ROW)} int, {schema}", columns)
 
     def _evaluated(self, sql: Sql, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Compute the columns that Spark SQL would compute."""
+        """Compute the columns that Spark SQL would compute, behind those that there are."""
+        types = row_types(sql.schema)
+        columns = [column.rpartition(" AS ") for column in sql.columns]
         for batch in rows:
-            match sql.source:
-                case PairExpressions() as pairs:
-                    yield with_computed(batch, pairs, self.settings)
-                case AnswerJob() as job if batch.column(NOTE).null_count:
-                    yield from with_answers(batch, job, self._answers[job.readers[0].query], self.settings)
-                case Upgrade() as upgrade:
-                    yield self._predicates(upgrade, batch)
-                case _:
-                    yield batch
-
-    def _predicates(self, upgrade: Upgrade, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Evaluate the new predicates of a log on stored rows."""
-        types = {each.name: each.type for each in upgrade.stream.columns if each.name in upgrade.old.columns}
-        table = pa.table({name: batch.column(name) for name in types})
-        new = new_predicates(upgrade.log, upgrade.old)
-        columns = [
-            evaluate(each, table, types, zone=self.settings.zone, ansi=self.settings.ansi) for each in new
-        ]
-        return pa.RecordBatch.from_arrays(columns, [f"p{number}" for number in range(len(new))])
+            expressions = [expression for expression, _, _ in columns]
+            values = evaluate_all(expressions, batch, types, zone=self.settings.zone)
+            names = [*batch.schema.names, *(name for _, _, name in columns)]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *values], names)
 
     # --- batches --------------------------------------------------------------------------------------------------
 
     def ingest(self, batch: pa.Table, stream: Stream, spec: BatchSpec) -> list[BatchPart]:
-        """Write a batch's segments: its rows are dealt out to the tasks."""
+        """Write a batch's segments; every task takes every n-th row."""
         rows = self.with_ingest_columns(batch, stream, spec).select(spec.columns())
         tasks = 1 if spec.arrival else self.runner.parallelism  # the order of arrival is counted by one
         dealt = [rows.take(np.arange(number, rows.num_rows, tasks)) for number in range(tasks)]
         return [
             part
-            for each in dealt
-            for part in IngestTask(spec).finish(self.files, iter(each.combine_chunks().to_batches()))
+            for some_rows in dealt
+            for part in IngestTask(spec).finish(self.files, iter(some_rows.combine_chunks().to_batches()))
         ]
 
     def with_ingest_columns(self, batch: pa.Table, stream: Stream, spec: BatchSpec) -> pa.Table:
-        """Add to a batch what its logs need: event time, keys and predicate bits."""
+        """Add event times, keys and predicate bits to a batch."""
         rows = exploded(batch, stream, self.settings)
-        return row_columns(rows, with_elements(stream), spec.computed_for, self.settings)
+        return with_ingest_columns(rows, with_elements(stream), spec.computed_for, self.settings)
 
     def keep_late(self, batch: pa.Table, stream: Stream, spec: BatchSpec, folder: str) -> None:
         """Write the rows of a batch that are late, have no time or break a promise, whole, each with the reason."""
@@ -160,11 +167,11 @@ class InlineBackend:
 
     def fed_rows(self, files: Sequence[StoredFile], stream: Stream) -> pa.Table:
         """Read the results of a query, in the order of its units."""
-        names = [each.name for each in stream.columns]
-        parts = [pq.read_table(map_whole(self.files, each), columns=names) for each in files]
+        names = [column.name for column in stream.columns]
+        parts = [pq.read_table(map_whole(self.files, file), columns=names) for file in files]
         types = pa.schema(self.arrow_types(stream).items())
-        return pa.concat_tables([each.select(names).cast(types) for each in parts])
+        return pa.concat_tables([part.select(names).cast(types) for part in parts])
 
     def failures(self, _batch: pa.Table, _stream: Stream, _plan: Plan) -> dict[str, str]:
-        """Blame nobody: an expression that fails in a test should be seen as it is."""
+        """Return nothing: a test sees the error of a failing expression itself."""
         return {}

@@ -1,8 +1,8 @@
-"""Hold what a run gave against DuckDB: the same rows, joined as one batch by another engine.
+"""Compare the results of a run with DuckDB, which joins the same rows as one batch.
 
-How DuckDB is asked is `penstock.testing.question`.
+`penstock.testing.question` writes the SQL that DuckDB answers.
 
-In:  a run or a session.  Out: nothing, or an `AssertionError` that shows the rows that are missing or too many.
+In:  a run or a session.  Out: an `AssertionError` that shows missing and extra rows, if there are any.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from penstock.engine.tasks.ingest import BROKEN, reason_name
 from penstock.errors import InputError
 from penstock.plan.promises import indexes_about
 from penstock.sql.bind.promises import promises_of
-from penstock.testing.expression.evaluate import evaluate
+from penstock.testing.expression.evaluate import connect, evaluate, to_duckdb
+from penstock.testing.ingest_rows import row_times
 from penstock.testing.input_rows import timely
 from penstock.testing.question import TIME, Question, table_of
-from penstock.testing.row_values import row_times
+from penstock.testing.row_types import column_types
 from penstock.testing.session import Run, Session
 
 if TYPE_CHECKING:
@@ -32,20 +33,19 @@ if TYPE_CHECKING:
 Bag = Counter[tuple[Any, ...]]
 
 MOST_SHOWN = 5
-"""Rows that are shown of those that differ."""
+"""The number of differing rows in an error message."""
 
 
 def expect(run: Run | Session, *queries: str) -> None:
     """Compare the results of all queries, or of some, with DuckDB's, whatever their order.
 
-    A query that came after some of its rows must have all results of rows from when on it is complete, and no others
-    than DuckDB's.
+    A query that came after some of its rows needs all results from its `since` on, and no others than DuckDB's.
     """
     session = run.session if isinstance(run, Run) else run
     for name in queries:
         session.plan.query(name)  # refuses one that does not exist
     for query in session.queries:
-        if queries and query.name.lower() not in {each.lower() for each in queries}:
+        if queries and query.name.lower() not in {name.lower() for name in queries}:
             continue
         if query.name in session.altered:
             raise InputError(f"query {query.name} was defined anew: its results are by two definitions")
@@ -57,8 +57,8 @@ def expect(run: Run | Session, *queries: str) -> None:
 
 
 def _refuse_overtaken(session: Session, query: Query) -> None:
-    """Refuse to compare where rows came below what a finished run had counted: they are not counted any more."""
-    overtaken = {each.name for each in session.status().streams if each.overtaken}
+    """Refuse to compare a query that counts rows if rows came for times that were counted already."""
+    overtaken = {stream.name for stream in session.status().streams if stream.overtaken}
     if any(query.rows) and overtaken & set(query.streams):
         raise InputError(
             f"query {query.name} counts rows, and some came after `end` for times that were counted: compare before"
@@ -66,7 +66,7 @@ def _refuse_overtaken(session: Session, query: Query) -> None:
 
 
 def _refuse_later(session: Session, query: Query) -> None:
-    """Refuse to compare a query over another that had results before it: DuckDB does not know which came first."""
+    """Refuse to compare a query over an older one with results: DuckDB does not know which results came first."""
     read = [name for name in query.streams if session.plan.stream(name).results]
     if read and session.since[query.name] is not None:
         raise InputError(
@@ -76,7 +76,7 @@ def _refuse_later(session: Session, query: Query) -> None:
 
 
 def _refuse_changes(query: Query) -> None:
-    """Refuse to compare changes: which there are depends on the units in which pairs were found."""
+    """Refuse to compare changes: they depend on the units in which pairs were found."""
     if query.aggregation is not None and query.aggregation.emit == "changes":
         raise InputError(
             f"query {query.name} answers with changes, unit by unit, and testing.expect compares finished results: "
@@ -98,7 +98,7 @@ def _compare(session: Session, query: Query, rows: Sequence[Mapping[str, Any]]) 
 
 
 def _compare_answers(session: Session, query: Query, got: Bag) -> None:
-    """Compare aggregates.  A query that came late has one answer for a group of which it knows only some pairs."""
+    """Compare aggregates; a query that was created late may have one other answer for each incomplete group."""
     answers = _ask(session, query, _question(session, query).answers(session.since[query.name]))
     wanted = [_plain(values) for whole, holds, *values in answers if whole and holds]
     known: Bag = Counter(_plain(values) for _, holds, *values in answers if holds)
@@ -117,7 +117,7 @@ def _difference(query: Query, got: Bag, expected: Bag, missing: Bag, extra: Bag)
 
 
 def _answer(session: Session, query: Query, since: int | None) -> Bag:
-    """Let DuckDB answer a query, over all rows or those from some event time on."""
+    """Return DuckDB's results of a query, over all rows or those from some event time on."""
     return Counter(_plain(row) for row in _ask(session, query, _question(session, query).results(since)))
 
 
@@ -126,23 +126,19 @@ def _question(session: Session, query: Query) -> Question:
 
 
 def _ask(session: Session, query: Query, question: str) -> list[tuple[Any, ...]]:
-    """Put a question to DuckDB, about the rows of a query's streams."""
+    """Return DuckDB's answer to a question about the rows of a query's streams."""
     return _columns(_asked(session, query, question))
 
 
 def _asked(session: Session, query: Query, question: str) -> pa.Table:
-    try:
-        import duckdb  # noqa: PLC0415 - wanted here only
-        import sqlglot  # noqa: F401, PLC0415 - and so is this
-    except ImportError as error:
-        raise InputError(
-            f"testing.expect compares with DuckDB, and {error.name} is not installed: pip install penstock[testing]"
-        ) from None
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
+    connection = connect()
     for side, stream in zip(query.sides, query.streams, strict=True):
         connection.register(table_of(side), _rows(session, stream))
-    return connection.sql(question).to_arrow_table()
+    try:
+        connection.execute("PRAGMA enable_optimizer")
+        return connection.sql(question).to_arrow_table()
+    finally:
+        connection.close()
 
 
 def _columns(table: pa.Table) -> list[tuple[Any, ...]]:
@@ -152,47 +148,53 @@ def _columns(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _rows(session: Session, name: str) -> pa.Table:
-    """Give the rows of a stream that count, with their event times in microseconds; of a query DuckDB's results."""
+    """Return the rows of a stream that count, or DuckDB's results of a query, with event times in microseconds."""
     if session.plan.stream(name).results:
         return _results(session, session.plan.query(name))
     stream = session.stream(name)
     batches = session.sent.get(stream.name) or [_no_rows(session, name)]
     table = _without_broken(session, _without_promises(session, timely(batches, stream), stream), stream)
-    return table.append_column(TIME, row_times(table, stream))
+    columns = {name: to_duckdb(_whole(table, name), kind) for name, kind in column_types(stream).items()}
+    return pa.table({**columns, TIME: row_times(table, stream)})
+
+
+def _whole(table: pa.Table, name: str) -> pa.Array:
+    return table.column(name).combine_chunks()
 
 
 def _results(session: Session, query: Query) -> pa.Table:
-    """Let DuckDB answer a query that others read, and number its results in whatever order."""
+    """Return DuckDB's results of a query that others read, numbered in any order."""
     found = _asked(session, query, _question(session, query).results())
-    table = found.rename_columns([each.name for each in query.outputs])
+    table = found.rename_columns([output.name for output in query.outputs])
     return table.append_column(TIME, pa.array(range(table.num_rows), pa.int64()))
 
 
 def _without_promises(session: Session, table: pa.Table, stream: Stream) -> pa.Table:
-    """Leave out the rows that are promises, not data."""
-    types = {each.name: each.type for each in stream.columns}
+    """Remove rows that are promises, not data."""
     for promise in promises_of(stream):
         if promise.condition:
             settings = session.settings
-            holds = evaluate(promise.condition, table, types, zone=settings.zone, ansi=settings.ansi)
+            holds = evaluate(
+                promise.condition, table, column_types(stream), zone=settings.zone, ansi=settings.ansi
+            )
             table = table.filter(pc.invert(pc.fill_null(holds, fill_value=False)))
     return table
 
 
 def _without_broken(session: Session, table: pa.Table, stream: Stream) -> pa.Table:
-    """Leave out the rows that the engine has set aside because they break a promise."""
+    """Remove rows that the engine has set aside because they break a promise."""
     if not indexes_about(session.plan, stream.name):
         return table
     broken = Counter(
-        _plain(tuple(row[each.name] for each in stream.columns))
+        _plain(tuple(row[column.name] for column in stream.columns))
         for row in session.late(stream.name)
-        if str(row.get(reason_name(each.name for each in stream.columns), "")).startswith(BROKEN)
+        if str(row.get(reason_name(column.name for column in stream.columns), "")).startswith(BROKEN)
     )
     if not broken:
         return table
     kept = []
     for row in table.to_pylist():
-        plain = _plain(tuple(row[each.name] for each in stream.columns))
+        plain = _plain(tuple(row[column.name] for column in stream.columns))
         kept.append(not broken[plain])
         broken[plain] -= broken[plain] > 0
     return table.filter(pa.array(kept, pa.bool_()))
@@ -205,8 +207,8 @@ def _no_rows(session: Session, name: str) -> pa.Table:
 
 
 def _plain(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Write values so that both engines write them alike."""
-    return tuple(_plain_value(each) for each in values)
+    """Write values in one form for both engines."""
+    return tuple(_plain_value(value) for value in values)
 
 
 def _plain_value(value: Any) -> Any:
@@ -215,8 +217,8 @@ def _plain_value(value: Any) -> Any:
         return moment.astimezone(dt.UTC).replace(tzinfo=None).isoformat()
     if isinstance(value, dt.date):
         return f"{value.isoformat()}T00:00:00"
-    if isinstance(value, pa.MonthDayNano):
-        return dt.timedelta(days=value.days, microseconds=value.nanoseconds // 1000)
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(microseconds=1)
     if isinstance(value, float):
         rounded = float(f"{value:.12g}")
         return int(rounded) if rounded.is_integer() and abs(rounded) < 1 << 53 else f"{value:.12g}"

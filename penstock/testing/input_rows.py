@@ -1,4 +1,4 @@
-"""Rows as people write them in a test, as the Arrow table that a source would give.
+"""Rows of a test as the Arrow table that a source would deliver.
 
     {"Room": 1, "Value": 81.5, "ts": "2026-01-01 10:00:00"}     a dict; a column that is left out is null
     datetime, date, Decimal                                     or text in their place
@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from penstock.errors import InputError, did_you_mean
 from penstock.sql.units import parse_duration
-from penstock.testing.row_values import arrow_types, row_times
+from penstock.testing.ingest_rows import row_times
+from penstock.testing.row_types import arrow_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def as_table(rows: Any, stream: Stream, settings: SparkSettings) -> pa.Table:
-    """Make a table of a stream's rows, however they were given."""
+    """Return a stream's rows as a table."""
     types = arrow_types(stream, settings)
     if isinstance(rows, pa.Table | pa.RecordBatch):
         return _cast(pa.table(rows.to_pydict(), schema=rows.schema), stream, types)
@@ -42,37 +43,37 @@ def as_table(rows: Any, stream: Stream, settings: SparkSettings) -> pa.Table:
 
 
 def _column(rows: Sequence[Mapping[str, Any]], name: str, kind: pa.DataType, stream: Stream) -> pa.Array:
-    """Make a column of the values of some rows; refuse one that is not of its type, by where it stands."""
+    """Return a column of some rows; refuse a value that is not of its type."""
     values = []
     for number, row in enumerate(rows):
         given = row.get(name)
         try:
             values.append(pa.scalar(_value(given, kind), kind))
         except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
-            column = next(each for each in stream.columns if each.name == name)
+            column = next(column for column in stream.columns if column.name == name)
             raise InputError(
                 f"row {number + 1} of stream {stream.name} has {given!r} in column {name}, which is {column.type}: "
                 f"{error}"
             ) from None
-    return pa.array([each if each.is_valid else None for each in values], kind)
+    return pa.array([value if value.is_valid else None for value in values], kind)
 
 
 def _by_declared_name(row: Mapping[str, Any], stream: Stream) -> dict[str, Any]:
-    """Find the column of each value, whatever the case of its name."""
+    """Return a row by the declared names of its columns."""
     if not isinstance(row, Mapping):
         raise InputError(f"a row of stream {stream.name} is {row!r}: write it as a dict, column by column")
     values = {}
     for name, value in row.items():
         column = stream.column(name)
         if column is None:
-            names = [each.name for each in stream.columns]
+            names = [column.name for column in stream.columns]
             raise InputError(f"stream {stream.name} has no column {name}: {did_you_mean(name, names)}")
         values[column.name] = value
     return values
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:
-    """Read text as the time or number that it says."""
+    """Convert text to a time or number."""
     if pa.types.is_timestamp(kind):
         moment = dt.datetime.fromisoformat(value) if isinstance(value, str) else value
         if kind.tz is not None and isinstance(moment, dt.datetime) and moment.tzinfo is None:
@@ -88,7 +89,7 @@ def _value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _cast(table: pa.Table, stream: Stream, types: Mapping[str, pa.DataType]) -> pa.Table:
-    """Take the declared columns of a table, in the declared types."""
+    """Return the declared columns of a table in the declared types."""
     names = {name.lower(): name for name in table.column_names}
     missing = next((name for name in types if name.lower() not in names), None)
     if missing is not None:
@@ -97,10 +98,10 @@ def _cast(table: pa.Table, stream: Stream, types: Mapping[str, pa.DataType]) -> 
 
 
 def in_batches(rows: Any, stream: Stream, settings: SparkSettings, batch: int | str | None) -> list[pa.Table]:
-    """Cut a stream's rows into batches: as they were given, after so many rows, or after so much event time."""
+    """Cut a stream's rows into batches: as they are, by a number of rows, or by a length of event time."""
     length = _checked_length(batch)
     if _is_batches(rows):
-        return [as_table(each, stream, settings) for each in rows]
+        return [as_table(batch, stream, settings) for batch in rows]
     table = as_table(rows, stream, settings)
     if batch is None:
         return [table]
@@ -110,7 +111,7 @@ def in_batches(rows: Any, stream: Stream, settings: SparkSettings, batch: int | 
 
 
 def _checked_length(batch: int | str | None) -> int:
-    """Read how long a batch is: in rows, or in microseconds of event time."""
+    """Return the length of a batch, in rows or in microseconds of event time."""
     if batch is None:
         return 0
     try:
@@ -125,12 +126,12 @@ def _checked_length(batch: int | str | None) -> int:
 
 
 def _is_batches(rows: Any) -> bool:
-    """Say whether rows come in batches already: a list of lists or tables."""
+    """Check whether rows are a list of batches."""
     return isinstance(rows, list | tuple) and bool(rows) and not isinstance(rows[0], Mapping)
 
 
 def _by_time(table: pa.Table, stream: Stream, length: int) -> Iterator[pa.Table]:
-    """Cut where event time passes a multiple of a length; a row without a time, or a late one, goes along."""
+    """Cut where event time passes a multiple of a length; rows without a time and late rows do not cut."""
     times: Sequence[int | None] = row_times(table, stream).to_pylist()
     last, first = None, 0
     for number, time in enumerate(times):
@@ -143,7 +144,7 @@ def _by_time(table: pa.Table, stream: Stream, length: int) -> Iterator[pa.Table]
 
 
 def timely(batches: Iterable[pa.Table], stream: Stream) -> pa.Table:
-    """Give the rows that count, of batches in the order in which they came: in time, and with a time."""
+    """Return the rows of batches that are not late and have a time, in order of arrival."""
     kept: list[pa.Table] = []
     newest: int | None = None
     for batch in batches:

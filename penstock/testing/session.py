@@ -2,13 +2,13 @@
 
     session = Session(script)
     session.send("Temperature", rows)        a batch arrives; nothing is joined yet
-    session.turn()                           what is there is joined, published and tidied, as the joiner does
-    session.restart()                        everything but the state directory is forgotten
-    session.script("CREATE QUERY …")         queries come, change and go
-    session.end()                            what is there is all: nothing is waited for any more
+    session.turn()                           join, publish and compact all rows that are there
+    session.restart()                        stop, and start again on the state directory
+    session.script("CREATE QUERY …")         add, alter or drop queries
+    session.end()                            the input ends: results that wait for a watermark come
     session.results("damp")
 
-The plan, the journal, the units and the files are the engine's own; only who runs the work is another.
+The plan, the journal, the tasks and the files are the engine's own; the runner and the SQL engine are others.
 
 In:  SQL, and rows.  Out: results as lists of dicts, the status, rows that came too late.
 """
@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engine.change.transition import Transition
+from penstock.engine.outputs.pair_sql import wanted_pairs
 from penstock.engine.report.status import take_status
 from penstock.engine.sources.batch_ingest import BatchIngest
 from penstock.engine.spark.failed_queries import QueriesFailedError
@@ -38,15 +39,15 @@ from penstock.errors import InputError, did_you_mean
 from penstock.plan.spark_settings import SparkSettings
 from penstock.sql.options import scheduler_of
 from penstock.sql.query import Sink
-from penstock.sql.spark_types import parse_type
+from penstock.sql.zones import is_utc
 from penstock.state.checksum import map_whole
 from penstock.state.files import folder_of
-from penstock.testing.answer_values import answer_types
 from penstock.testing.backend import InlineBackend
-from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
-from penstock.testing.expression.values import arrow_type, is_supported
+from penstock.testing.expression.evaluate import evaluate, evaluate_all
+from penstock.testing.expression.node import EvaluationSettings
+from penstock.testing.expression.translate import NeedsSparkError, translate, type_of
 from penstock.testing.input_rows import as_table, in_batches
-from penstock.testing.pair_values import kept_types, outputs_of, pair_types, unpacked, wanted_rows
+from penstock.testing.row_types import answer_types, column_types, pair_types, row_types
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -60,11 +61,11 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 
-class _LoopWorkload(Workload):
-    """What a script registers, where the types of computed keys are worked out without Spark."""
+class _InlineWorkload(Workload):
+    """The streams and queries of a script, with types of computed keys from the translator instead of Spark."""
 
     def typed(self, query: Query) -> Query:
-        """Fill in the key types that follow from expressions; all results are kept, to be looked at."""
+        """Return a query with the types of its computed keys."""
         streams = self.inputs_of(query)
         return query.with_keys(lambda key, left, right: self._key(key, streams[left], streams[right]))
 
@@ -72,7 +73,7 @@ class _LoopWorkload(Workload):
         left, right = (
             type_of(
                 text,
-                {each.name: each.type for each in stream.columns},
+                {column.name: column.type for column in stream.columns},
                 ansi=self.read_under.ansi,
             )
             for text, stream in zip((key.left, key.right), streams, strict=True)
@@ -88,10 +89,10 @@ def _is_plain(key: Key, left: Stream, right: Stream) -> bool:
 
 
 class Session:
-    """One state, in a directory that goes away at the end, and the script that runs on it."""
+    """A script that runs on a state in a temporary directory."""
 
     def __init__(self, script: str, *, tasks: int = 2) -> None:
-        """Check a script and start it; work is divided among so many tasks, as on so many cores."""
+        """Check a script and start it, with the parallelism of so many tasks."""
         if tasks < 1:
             raise InputError(f"tasks is {tasks}: it must be 1 or more")
         self._folder = tempfile.mkdtemp(prefix="penstock-testing-")
@@ -99,13 +100,13 @@ class Session:
         self.sent: dict[str, list[pa.Table]] = {}
         """All batches so far, by stream."""
         self._unread: dict[str, list[pa.Table]] = {}
-        """Those that no query has read yet."""
+        """Batches that no query has read yet."""
         self._late: dict[str, list[Row]] = {}
         """Late rows, by stream, of a session whose state is gone."""
         self.altered: set[str] = set()
         """Queries whose results are by more than one definition."""
         self._store = Store(self._folder)
-        self._workload = _LoopWorkload()
+        self._workload = _InlineWorkload()
         try:
             self._register(script)
             self._open()
@@ -123,35 +124,25 @@ class Session:
         self._settings = SparkSettings.of(self._workload.settings)
 
     def _refuse_unknown(self, query: Query) -> None:
-        """Refuse what only Spark can evaluate, before any row is looked at."""
+        """Refuse expressions that only Spark can evaluate, before any row is read."""
         streams = tuple(self._workload.inputs_of(query))
+        ansi = self._workload.read_under.ansi
+        settings = EvaluationSettings(utc=is_utc(self._workload.read_under.zone), ansi=ansi)
         for side, stream in zip(query.sides, streams, strict=True):
-            types = {each.name: each.type for each in stream.columns}
-            for expression in query.predicates(side):
-                if self._try(expression, types) != pa.bool_():
-                    raise InputError(f"query {query.name}: {expression} is no condition: it is not BOOLEAN")
-        for expression in (*(each.expression for each in query.outputs), *query.residual):
-            self._try(expression, pair_types(streams))
+            for predicate in query.predicates(side):
+                if translate(predicate, column_types(stream), settings).kind.name != "boolean":
+                    raise InputError(f"query {query.name}: {predicate} is no condition: it is not BOOLEAN")
+        types = pair_types(streams)
+        for expression in (*(output.expression for output in query.outputs), *query.residual):
+            translate(expression, types, settings)
         if query.aggregation is not None:
-            kinds = answer_types(query, streams, self._workload.read_under)
-            having = [query.aggregation.having] if query.aggregation.having else []
-            for expression in (*(each.expression for each in query.aggregation.answers), *having):
-                self._try(expression, kinds)
-
-    def _try(self, expression: str, types: Mapping[str, str]) -> pa.DataType:
-        """Evaluate an expression of no rows, and give the type of its values."""
-        settings = self._workload.read_under
-        kinds = {name: parse_type(kind) for name, kind in types.items()}
-        none = pa.table(
-            {
-                name: pa.array([], arrow_type(kind, settings.zone) if is_supported(kind) else pa.null())
-                for name, kind in kinds.items()
-            }
-        )
-        return evaluate(expression, none, types, zone=settings.zone, ansi=settings.ansi).type
+            types = answer_types(query, streams, self._workload.read_under)
+            answers = [answer.expression for answer in query.aggregation.answers]
+            for expression in filter(None, (*answers, query.aggregation.having)):
+                translate(expression, types, settings)
 
     def _open(self) -> None:
-        """Go over to what is registered now."""
+        """Change to the plan of the queries that are registered now."""
         ledger = self._store.ledger
         backend = self._backend = InlineBackend(self._store.files, tasks=self._tasks, settings=self._settings)
         transition = Transition.to(self._workload.plan(ledger), ledger)
@@ -161,7 +152,7 @@ class Session:
         self.plan: Plan = transition.apply(self._store, backend)
         self._context = self._context_of(self.plan)
         self._batches = {
-            each.name: BatchIngest(self._store, backend, self.plan, each) for each in self.plan.sources
+            stream.name: BatchIngest(self._store, backend, self.plan, stream) for stream in self.plan.sources
         }
         for name in list(self._unread):
             self._read(name)
@@ -175,12 +166,12 @@ class Session:
     # --- what happens ---------------------------------------------------------------------------------------------
 
     def script(self, text: str) -> None:
-        """Add, alter or drop queries, between two units as a running engine does."""
+        """Add, alter or drop queries between two units, as a running engine does."""
         self._register(text)
         self._open()
 
     def send(self, stream: str, rows: Any) -> None:
-        """Let a batch of rows arrive; they are joined at the next turn."""
+        """Send a batch of rows; the next turn joins them."""
         self._refuse_closed()
         declared = self.stream(stream)
         table = as_table(rows, declared, self._settings)
@@ -189,45 +180,43 @@ class Session:
         self._read(declared.name)
 
     def _read(self, stream: str) -> None:
-        """Ingest what has arrived of a stream, if some query reads it; if not, it waits in its source."""
+        """Ingest the batches of a stream if some query reads it."""
         if stream in self._batches:
             for table in self._unread.pop(stream, []):
                 number = self._store.ledger.stream(stream).source_batch + 1
                 self._batches[stream].ingest(table, number, None, 0.0)
 
     def turn(self) -> None:
-        """Join, release and publish all that is there, as far as watermarks let it."""
+        """Join, release and publish all rows that are there, as far as watermarks allow."""
         self._refuse_closed()
         try:
             take_turn(self._context)
             while self._context.has_work():
                 take_turn(self._context)
-        except (
-            QueriesFailedError
-        ) as failed:  # as it is, not as a running engine would go on without the query
+        except QueriesFailedError as failed:  # a running engine would go on without the query
             raise failed.__cause__ or failed from None
 
     def restart(self) -> None:
-        """Stop, and start again on what the state directory holds."""
+        """Stop, and start again on the state directory."""
         self._store.close()
         self._store = Store(self._folder)
         self._open()
 
     def end(self) -> None:
-        """Take what is there for all there is: nothing is waited for any more."""
+        """End the input: results that wait for a watermark come."""
         self._context.input_ended = True
         self.turn()
         self._context.input_ended = False
 
     def close(self) -> None:
-        """Give up the state, and remove it."""
+        """Close the session and remove its state."""
         self._closed = True
         self._store.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _refuse_closed(self) -> None:
         if self._closed:
-            raise InputError("the session is closed, and its state is gone: ask before the end of the block")
+            raise InputError("the session is closed and its state is removed: use it inside its `with` block")
 
     def __enter__(self) -> Self:
         """Use the session in a ``with`` block."""
@@ -241,12 +230,12 @@ class Session:
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """List the queries that run."""
+        """Return the queries that run."""
         return self.plan.queries
 
     @property
     def settings(self) -> SparkSettings:
-        """Give the settings of Spark that expressions are read under."""
+        """Return the Spark settings that give expressions their meaning."""
         return self._settings
 
     def stream(self, name: str) -> Stream:
@@ -258,7 +247,7 @@ class Session:
         return streams[declared]
 
     def results(self, query: str) -> list[Row]:
-        """Give a query's committed results; in order, if it asks for that."""
+        """Return a query's committed results, in order if the query has an `order`."""
         self._refuse_closed()
         name = self.plan.query(query).name
         ledger, files = self._store.ledger, self._store.files
@@ -271,26 +260,28 @@ class Session:
 
     def _view(self, query: str, table: StoredTable) -> Iterator[Row]:
         """Read a query's results from the pairs that its group keeps."""
-        types = kept_types(table.schema)
+        types, zone = row_types(table.schema), self._settings.zone
         for definition in table.members.get(query, ()):
             for file in table.files:
                 pairs = pq.read_table(map_whole(self._store.files, file))
-                wanted = wanted_rows(pairs, definition.number, definition.levels, selective=table.selective)
-                rows = unpacked(pairs.filter(pa.array(wanted)))
-                columns = outputs_of(rows, definition.outputs, types, self._settings)
-                yield from pa.table(columns).to_pylist()
+                met = wanted_pairs(
+                    definition.residual, definition.number, definition.levels, selective=table.selective
+                )
+                rows = pairs.filter(evaluate(met, pairs, types, zone=zone))
+                names, outputs = zip(*definition.outputs, strict=True)
+                yield from pa.table(evaluate_all(outputs, rows, types, zone=zone), list(names)).to_pylist()
 
     @property
     def since(self) -> dict[str, int | None]:
-        """Give for each query the event time (µs) from which on its results are complete; None: the beginning."""
-        return {each.name: self._store.ledger.query(each.name).complete_from for each in self.queries}
+        """Return for each query the event time (µs) from which on its results are complete; None is the beginning."""
+        return {query.name: self._store.ledger.query(query.name).complete_from for query in self.queries}
 
     def arrow_types(self, stream: Stream) -> dict[str, pa.DataType]:
-        """Give the Arrow type of each column of a stream."""
+        """Return the Arrow type of each column of a stream."""
         return self._backend.arrow_types(stream)
 
     def late(self, stream: str) -> list[Row]:
-        """Give the rows of a stream that came too late, had no event time, or broke a promise of their stream."""
+        """Return the rows of a stream that were late, had no event time, or broke a promise of their stream."""
         name, files = self.stream(stream).name, self._store.files
         if name in self._late:
             return self._late[name]
@@ -304,29 +295,29 @@ class Session:
         ]
 
     def punctuations(self, query: str) -> list[Row]:
-        """Give the values of a query's join key that no more results will have."""
+        """Return the values of a query's join key that no further result will have."""
         self._refuse_closed()
         asked = self.plan.query(query)
         task = finished_now(self.plan, self._store.ledger, asked, self._backend)
         return finished_values(self._store.files, task)[0].to_pylist() if task else []
 
     def status(self) -> Status:
-        """Say how far every stream, slice and query is, and how many rows are held."""
+        """Return the progress of every stream, slice and query, and the number of rows held."""
         return take_status(self.plan, self._store.ledger)
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a run: each query's results, and the status at its end."""
+    """The results of each query, the late rows, and the status at the end of a run."""
 
     results: Mapping[str, list[Row]]
     late: Mapping[str, list[Row]]
-    """By stream: the rows that came too late, or had no event time."""
+    """By stream: the rows that were late or had no event time."""
     status: Status
     session: Session
 
     def __getitem__(self, query: str) -> list[Row]:
-        """Give a query's results."""
+        """Return a query's results."""
         name = find_name(query, self.results)
         if name is None:
             raise InputError(f"query {query} does not exist: {did_you_mean(query, self.results)}")
@@ -349,10 +340,9 @@ def run(
 ) -> Run:
     """Run a script over rows, or over lists of batches, of each stream.
 
-    In every round a batch of each stream arrives, and all that is there is joined.  `batch` cuts rows that are not in
-    batches: after so many rows, or wherever event time passes a multiple of a length (``"10 seconds"``).  After the
-    rounds in `restart_after` (the first is 1) the engine starts again on its state.  Unless it `ends`, what waits for
-    rows to come, waits.
+    In every round a batch of each stream arrives and is joined.  `batch` cuts rows that are not in batches: after so
+    many rows, or at multiples of a length of event time (``"10 seconds"``).  After the rounds in `restart_after` (the
+    first is 1) the engine starts again on its state.  With `ends`, the input ends after the last round.
 
     >>> script = '''
     ...     CREATE STREAM A (k INT, ts TIMESTAMP) WITH (format = 'parquet', path = 'a', time = 'ts');
@@ -380,7 +370,7 @@ def run(
                 session.restart()
         if ends:
             session.end()
-        results = {each.name: session.results(each.name) for each in session.queries}
-        late = {each.name: session.late(each.name) for each in session.plan.sources}
-        session._late = late  # noqa: SLF001 - for whoever asks when its state is gone
+        results = {query.name: session.results(query.name) for query in session.queries}
+        late = {stream.name: session.late(stream.name) for stream in session.plan.sources}
+        session._late = late  # noqa: SLF001 - its state is about to go
         return Run(results, late, session.status(), session)

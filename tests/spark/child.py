@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 def main() -> None:
     """Run to the end of the input."""
     from penstock.engine.spark.session import QUICK_START, embedded_session
-    from tests.spark.crash_world import crash_specs
     from tests.spark.driver_guard import guard
     from tests.spark.many_runs import QUERIES, ManyRun
     from tests.spark.runner import Run
     from tests.spark.tree_runs import queries, run_once, streams, values_of
+    from tests.spark.world import crash_specs
 
     guard(pytest.MonkeyPatch())
     root = Path(sys.argv[1])

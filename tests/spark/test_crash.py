@@ -28,8 +28,8 @@ from penstock.engine.stages import publish
 from penstock.errors import PenstockError
 from penstock.state.journal import Journal
 from tests.oracle import answer, bag, parquet_rows
-from tests.spark.crash_world import crash_feeds, crash_specs, write_files
 from tests.spark.runner import Run
+from tests.spark.world import crash_feeds, crash_specs, write_files
 
 pytestmark = pytest.mark.spark
 

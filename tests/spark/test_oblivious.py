@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.engine.api import Engine
-from tests.testing.arrival_world import scrambled, true_scrambling
+from tests.testing.windowless_world import scrambled, true_scrambling
 
 pytestmark = pytest.mark.spark
 

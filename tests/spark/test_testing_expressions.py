@@ -1,8 +1,8 @@
 """What `penstock.testing.expression.evaluate` makes of an expression is what Spark makes of it: type, values, and failure.
 
 Random expressions over random rows, from a seed that Hypothesis draws and a failure names.  An expression that is
-refused is no error, as long as most are not.  Spark's elimination of common subexpressions is off: it evaluates a part
-that stands twice before all else, also where it is guarded.
+refused is no error, as long as most are not.  Spark evaluates as written here: its optimizer may leave out a part that
+fails, or evaluate it earlier, and its elimination of common subexpressions evaluates a part that stands twice first.
 """
 
 # ruff: noqa: E501 - lists of texts
@@ -22,11 +22,17 @@ from hypothesis import strategies as st
 
 from penstock.errors import RunError
 from penstock.sql.spark_types import parse_type
-from penstock.testing.expression.evaluate import NeedsSparkError, evaluate, type_of
-from penstock.testing.expression.values import arrow_type
+from penstock.testing.expression.evaluate import arrow_type, evaluate
+from penstock.testing.expression.translate import NeedsSparkError, type_of
 
 pytestmark = pytest.mark.spark
 
+OPTIMIZER_RULES = (
+    "BooleanSimplification", "CombineConcats", "ConstantFolding", "ConstantPropagation", "EliminateSorts",
+    "LikeSimplification", "NullDownPropagation", "NullPropagation", "OptimizeIn", "PushFoldableIntoBranches",
+    "ReorderAssociativeOperator", "ReplaceNullWithFalseInPredicate", "SimplifyBinaryComparison", "SimplifyCasts",
+    "SimplifyConditionals", "UnwrapCastInBinaryComparison",
+)  # fmt: skip
 TYPES = {
     "flag": "boolean", "ok": "boolean", "tiny": "tinyint", "small": "smallint", "n": "int", "m": "int", "k": "bigint",
     "f": "float", "v": "double", "w": "double", "price": "decimal(10,2)", "rate": "decimal(5,4)", "huge": "decimal(38,10)",
@@ -257,11 +263,18 @@ def judge(spark, seed: int, expressions: int, failures: int) -> tuple[list[str],
 
 @pytest.fixture
 def literal_spark(spark):
-    """Have Spark evaluate an expression in the order it is written."""
-    setting = "spark.sql.subexpressionElimination.enabled"
-    spark.conf.set(setting, "false")
+    """Have Spark evaluate an expression as it is written."""
+    settings = {
+        "spark.sql.subexpressionElimination.enabled": "false",
+        "spark.sql.optimizer.excludedRules": ",".join(
+            f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in OPTIMIZER_RULES
+        ),
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
     yield spark
-    spark.conf.unset(setting)
+    for name in settings:
+        spark.conf.unset(name)
 
 
 @settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engine.api import Engine
-from tests.testing.arrival_world import scrambled, true_scrambling
+from tests.testing.windowless_world import scrambled, true_scrambling
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""Aggregates in plain loops: every answer is DuckDB's, given once and in time, whatever happens on the way.
+"""Aggregates on the inline runner: every answer is DuckDB's, given once and in time, whatever happens on the way.
 
 rows      1   2 3     4 5 |     6   7       | 8  9
 turns     ----------------▲-----------------▲-------▲ end

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from penstock.errors import InputError
 from penstock.plan.buffers import DBF, HYBRID, MSF, PLAIN, STRATEGIES
 from penstock.testing import Session
-from tests.testing.arrival_world import TYPES, full_join, sensor
 from tests.testing.test_oblivious import buffers, drawn, play, results, script, table
+from tests.testing.windowless_world import TYPES, full_join, sensor
 
 
 def asked(strategy):

@@ -22,8 +22,8 @@ from penstock.plan.buffers import DBF, HYBRID, PLAIN, STRATEGIES
 from penstock.sql.units import parse_size
 from penstock.state.values import Cursor
 from penstock.testing import Session
-from tests.testing.arrival_world import Sensor, full_join, scrambled, sensor
 from tests.testing.test_oblivious import buffers, play, results, script, table
+from tests.testing.windowless_world import Sensor, full_join, scrambled, sensor
 
 
 def streams(rng, rows=(40, 200)):

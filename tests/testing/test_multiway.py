@@ -1,4 +1,4 @@
-"""Joins of three to six streams in plain loops: every result is DuckDB's, once, whatever happens on the way."""
+"""Joins of three to six streams on the inline runner: every result is DuckDB's, once, whatever happens on the way."""
 
 from __future__ import annotations
 

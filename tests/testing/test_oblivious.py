@@ -32,7 +32,7 @@ from penstock.errors import InputError
 from penstock.kernels.accuracy_sketch import AccuracySketch
 from penstock.kernels.order_watch import PRECISION
 from penstock.testing import Session
-from tests.testing.arrival_world import (
+from tests.testing.windowless_world import (
     TYPES,
     Sensor,
     full_join,

@@ -143,7 +143,7 @@ class Join:
             for each, values in zip(COLUMNS[:3], columns, strict=False)
         }
         times = pa.array([S * each for each in columns[3]], pa.int64())
-        return pa.table({**table, "ts": times.cast(pa.timestamp("us", "UTC")), TIME: times})
+        return pa.table({**table, "ts": times.cast(pa.timestamp("us")), TIME: times})
 
 
 joins = st.composite(Join)()
@@ -210,8 +210,9 @@ def test_conditions_on_times_are_asked_as_they_are_written(condition):
         SparkSettings(),
     )
     moments = pa.array([S * each for each in times], pa.int64())
-    table = pa.table({"id": pa.array(times, pa.int32()), "k": pa.array([1] * 12, pa.int32())})
-    table = table.append_column("ts", moments.cast(pa.timestamp("us", "UTC"))).append_column(TIME, moments)
+    ones = pa.array([1] * 12, pa.int32())
+    table = pa.table({"id": pa.array(times, pa.int32()), "k": ones, "j": ones})
+    table = table.append_column("ts", moments.cast(pa.timestamp("us"))).append_column(TIME, moments)
     for side in query.sides:
         CONNECTION.register(table_of(side), table)
     expected = {(a, b) for a in times for b in times if CONDITIONS[condition](b - a)}

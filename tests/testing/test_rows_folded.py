@@ -1,4 +1,4 @@
-"""Aggregates in plain loops where rows are folded and no pair is found: every answer is DuckDB's."""
+"""Aggregates on the inline runner where rows are folded and no pair is found: every answer is DuckDB's."""
 
 from __future__ import annotations
 

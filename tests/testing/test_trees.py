@@ -21,9 +21,19 @@ from penstock.errors import InputError
 from penstock.kernels.order_watch import PRECISION
 from penstock.testing import Session, expect, run
 from penstock.testing.backend import InlineBackend
-from tests.testing.arrival_world import TYPES, Sensor, sensor, true_multiplicity, true_scrambling
 from tests.testing.test_oblivious import play, table
-from tests.testing.tree_world import Node, found, query_over, tree, whole
+from tests.testing.windowless_world import (
+    TYPES,
+    Node,
+    Sensor,
+    found,
+    query_over,
+    sensor,
+    tree,
+    true_multiplicity,
+    true_scrambling,
+    whole,
+)
 
 
 def streams_text(sensors, kind="BIGINT", *, declared=True):

@@ -56,13 +56,12 @@ class Sql:
     """The expressions between the two halves of a task: the schema of the rows (DDL), and the columns to compute.
 
     A plan is reused for the same expressions, unless they have to be planned `anew` for each job, as clocks and seeds
-    do.  `source` is the object that the text was made from, for a runner that evaluates it without Spark.
+    do.
     """
 
     schema: str
     columns: tuple[str, ...]
     anew: bool = False
-    source: object = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Spark SQL expressions evaluated without Spark, exactly or not at all: `evaluate` and `type_of`."""
+"""Spark SQL expressions evaluated by DuckDB: translated exactly, or refused before any row is read."""

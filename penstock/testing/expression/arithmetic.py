@@ -1,190 +1,212 @@
-"""Arithmetic with Spark's result types, in ANSI mode.
+"""Arithmetic of numbers and times with Spark's result types, in ANSI mode.
 
-    whole numbers   the wider type; beyond it the evaluation fails
-    floating        FLOAT with FLOAT stays so, all else becomes DOUBLE; a division by zero fails
-    decimals        more digits, as far as 38; then digits behind the point are rounded away, but six
-    a / b           of whole numbers is DOUBLE; b is evaluated before a
+    whole numbers   the wider type; an overflow fails
+    floating        FLOAT with FLOAT stays FLOAT, all else is DOUBLE; a division by zero fails
+    decimals        exact results of up to 38 digits; results that Spark rounds to fit are refused
+    a / b           of whole numbers is DOUBLE
+    times           moved by intervals, which are microseconds, in UTC
 
-In:  nodes of numbers.  Out: a node; `Refusal` for anything else.
+In:  nodes of numbers or times.  Out: a node; `Refusal` for anything else.
 """
 
 from __future__ import annotations
 
-import math
-import operator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import TYPE_CHECKING
 
-from penstock.errors import RunError
 from penstock.sql.spark_types import SparkType
-from penstock.testing.expression.casts import cast
-from penstock.testing.expression.coercion import alike, are_numbers, as_decimal, has_floating
-from penstock.testing.expression.nodes import BIGINT, DOUBLE, Refusal, constant, made, strict
-from penstock.testing.expression.values import EXACT, FLOATING, WHOLE, fitted, in_range, single
+from penstock.testing.expression.casts import alike, are_numbers, as_decimal, cast
+from penstock.testing.expression.node import (
+    BIGINT,
+    DATE,
+    DAY_MICROS,
+    DOUBLE,
+    FLOATING,
+    STAMPS,
+    TIMESTAMP,
+    WHOLE,
+    Refusal,
+    combine,
+    duckdb_type,
+    failure,
+    is_interval,
+    strict,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from decimal import Decimal
+    from collections.abc import Sequence
 
-    from penstock.testing.expression.nodes import Node, Row, Settings
+    from penstock.testing.expression.node import EvaluationSettings, Node
 
-_MOST_DIGITS, _LEAST_SCALE, _ROUNDED_DIGITS = 38, 6, 34
+MOST_DIGITS = 38
+_LEAST_SCALE, _ROUNDED_DIGITS, _LEAST_WIDE_DIGITS = 6, 34, 19
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
-_OF_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
-_BY_ZERO = {"/": "Division by zero (DIVIDE_BY_ZERO)", "%": "Remainder by zero (REMAINDER_BY_ZERO)"}
-_OF_DECIMALS = {
-    "+": EXACT.add,
-    "-": EXACT.subtract,
-    "*": EXACT.multiply,
-    "/": EXACT.divide,
-    "%": EXACT.remainder,
-}
+DAY_COUNTS = frozenset({"tinyint", "smallint", "int"})
+ZONED = "it depends on the clock of the session's time zone, which is not UTC"
+_BY_ZERO = {"%": "Remainder by zero (REMAINDER_BY_ZERO)"}
 
 
-def calculate(head: str, left: Node, right: Node, settings: Settings) -> Node:
-    """Make ``left + right``, or another of ``+ - * / % DIV``, of numbers."""
+def calculate(head: str, left: Node, right: Node, settings: EvaluationSettings) -> Node:
+    """Return ``left + right``, or another of ``+ - * / % DIV``, of numbers."""
     nodes = [left, right]
     if not are_numbers(nodes):
         raise Refusal(f"only Spark computes {left.kind} {head} {right.kind}")
-    if head != "DIV" and any(node.kind.name == "decimal" for node in nodes) and not has_floating(nodes):
+    floating = any(node.kind.name in FLOATING for node in nodes)
+    if head != "DIV" and not floating and any(node.kind.name == "decimal" for node in nodes):
         return _of_decimals(head, nodes, settings)
     if head == "/":
-        return _divided(head, DOUBLE, operator.truediv, [cast(node, DOUBLE, settings) for node in nodes])
+        return _divided(head, DOUBLE, "{0} / {1}", [cast(node, DOUBLE, settings) for node in nodes], right)
     if head == "DIV":
-        return _whole_quotient(nodes, settings)
-    nodes = alike(nodes, settings)
-    kind = nodes[0].kind
+        if not {node.kind.name for node in nodes} <= {*WHOLE, "void"}:
+            raise Refusal("only Spark divides with DIV what is no whole number")
+        operands = [cast(node, BIGINT, settings) for node in nodes]
+        return _divided(head, BIGINT, "{0} // {1}", operands, right)
+    operands = alike(nodes, settings)
+    kind = operands[0].kind
     if head == "%":
-        return _divided(head, kind, _floating_remainder if kind.name in FLOATING else _remainder, nodes)
-    if kind.name in FLOATING:
-        return strict(kind, _kept(_OF_NUMBERS[head], kind), nodes)
-    return _chained(head, strict(kind, _kept(_OF_NUMBERS[head], kind), nodes, fails=True), nodes)
+        return _divided(head, kind, "{0} % {1}", operands, right)
+    return strict(kind, f"{{0}} {head} {{1}}", operands, fails=kind.name in WHOLE)
 
 
-def _kept(function: Callable[..., Any], kind: SparkType) -> Callable[..., Any]:
-    """Keep the results of a function in a type: whole numbers fail out of range, floats are rounded."""
-    if kind.name == "double":
-        return function
-    if kind.name == "float":
-        return lambda *values: single(function(*values))
-    name = {"int": "integer", "bigint": "long"}.get(kind.name, kind.name)
-
-    def in_type(*values: int) -> int:
-        result: int = function(*values)
-        if not in_range(result, kind):
-            raise RunError(f"{name} overflow (ARITHMETIC_OVERFLOW)")
-        return result
-
-    return in_type
-
-
-def _whole_quotient(nodes: Sequence[Node], settings: Settings) -> Node:
-    """Make ``left DIV right`` of whole numbers: a BIGINT, cut towards zero."""
-    if not {node.kind.name for node in nodes} <= {*WHOLE, "void"}:
-        raise Refusal("only Spark divides with DIV what is no whole number")
-
-    def quotient(dividend: int, divisor: int) -> int:
-        size = abs(dividend) // abs(divisor)
-        return size if (dividend < 0) == (divisor < 0) else -size
-
-    operands = [cast(node, BIGINT, settings) for node in nodes]
-    return replace(_divided("/", BIGINT, _kept(quotient, BIGINT), operands), fails=True)
+def _divided(head: str, kind: SparkType, template: str, nodes: Sequence[Node], divisor: Node) -> Node:
+    """Divide: a zero divisor fails unless the dividend is NULL."""
+    never_zero = isinstance(divisor.literal, int | float | Decimal) and divisor.literal != 0
+    if divisor.constant and divisor.literal == 0 and divisor.literal is not None:
+        raise Refusal("it divides by zero in every row")
+    if never_zero:
+        return strict(kind, template, nodes, fails=kind == BIGINT)
+    zero = failure(_BY_ZERO.get(head, "Division by zero (DIVIDE_BY_ZERO)"))
+    guarded = f"CASE WHEN {{1}} = 0 THEN CASE WHEN {{0}} IS NOT NULL THEN {zero} END ELSE {template} END"
+    dividend, divider = nodes
+    sql = guarded.format(dividend.sql, divider.sql)
+    if dividend.fails:  # Spark evaluates the divisor first
+        sql = f"CASE WHEN {divider.sql} IS NOT NULL THEN {sql} END"
+    return combine(kind, f"({sql})", nodes, fails=True)
 
 
-def _chained(head: str, node: Node, nodes: Sequence[Node]) -> Node:
-    """Count the constants of a sum or product: Spark puts several together, and then fails for other rows."""
-    if node.constant or head == "-":
-        return node
-    constants = sum(each.constant + each.chain[1] * (each.chain[0] == head) for each in nodes)
-    if constants > 1:
-        raise Refusal("Spark computes with its constants first: write them as one")
-    return replace(node, chain=(head, constants))
-
-
-def _floating_remainder(dividend: float, divisor: float) -> float:
-    return math.nan if math.isinf(dividend) else math.fmod(dividend, divisor)
-
-
-def _remainder(dividend: int, divisor: int) -> int:
-    """Give the remainder, which has the sign of the dividend."""
-    rest = abs(dividend) % abs(divisor)
-    return -rest if dividend < 0 else rest
-
-
-def _divided(head: str, kind: SparkType, function: Callable[[Any, Any], Any], nodes: Sequence[Node]) -> Node:
-    """Divide: the divisor is evaluated first, and no zero is divided by unless the dividend is NULL."""
-    dividend, divisor = nodes
-    if dividend.is_null or divisor.is_null:
-        return constant(kind, None)
-
-    def of(row: Row) -> Any:
-        below = divisor.of(row)
-        above = None if below is None else dividend.of(row)
-        if above is None:
-            return None
-        if below == 0:
-            raise RunError(_BY_ZERO[head])
-        return function(above, below)
-
-    return made(kind, of, nodes, fails=not (divisor.constant and divisor.value != 0))
-
-
-def _of_decimals(head: str, nodes: Sequence[Node], settings: Settings) -> Node:
+def _of_decimals(head: str, nodes: Sequence[Node], settings: EvaluationSettings) -> Node:
     """Compute with decimals."""
     kinds = [as_decimal(node) for node in nodes]
     if SparkType("void") in kinds:
         raise Refusal("only Spark knows the type of a decimal and NULL")
     (p, s), (q, t) = (kind.digits if kind.name == "decimal" else (_DIGITS[kind.name], 0) for kind in kinds)
     kind = _decimal_type(head, p, s, q, t)
+    # DuckDB computes with the digits of the wider operand: 64 or 128 bits
+    wide = max(p, _LEAST_WIDE_DIGITS) if kind.digits[0] >= _LEAST_WIDE_DIGITS else p
     operands = [
-        cast(node, SparkType("decimal", digits), settings)
-        for node, digits in zip(nodes, ((p, s), (q, t)), strict=True)
+        cast(node, SparkType("decimal", (min(digits, MOST_DIGITS), scale)), settings)
+        for node, digits, scale in zip(nodes, (p if head == "/" else wide, q), (s, t), strict=True)
     ]
-    compute = _OF_DECIMALS[head]
+    if head == "/":
+        return _divided(head, kind, _quotient(kind, (p, s), (q, t)), operands, nodes[1])
+    template = f"CAST({{0}} {head} {{1}} AS {duckdb_type(kind)})"
+    if head == "%":
+        return _divided(head, kind, template, operands, nodes[1])
+    return strict(kind, template, operands)
 
-    def function(left: Decimal, right: Decimal) -> Decimal:
-        return fitted(compute(left, right), kind)
 
-    if head in {"/", "%"}:
-        return replace(_divided(head, kind, function, operands), fails=True)
-    return strict(kind, function, operands, fails=True)
+def _quotient(kind: SparkType, dividend: tuple[int, int], divisor: tuple[int, int]) -> str:
+    """Divide decimals as whole numbers of 128 bits, rounded half up; DuckDB would divide them as DOUBLE."""
+    (p, s), (q, t) = dividend, divisor
+    shift = kind.digits[1] + t - s
+    if max(p + s, q + t, p + shift + 1) >= MOST_DIGITS:
+        raise Refusal("its digits exceed DuckDB's")
+    above, below = (
+        f"CAST({{{number}}} * CAST('1{'0' * scale}' AS DECIMAL({scale + 1},0)) AS HUGEINT)"
+        for number, scale in enumerate((s, t))
+    )
+    halves = f"(abs({above}) * CAST('2{'0' * shift}' AS HUGEINT) + abs({below}))"
+    whole = f"{halves} // (2 * abs({below})) * CAST(sign({{0}}) * sign({{1}}) AS HUGEINT)"
+    scale = kind.digits[1]
+    unit = f"CAST('{Decimal(1).scaleb(-scale):f}' AS DECIMAL({scale + 1},{scale}))"
+    return f"CAST(CAST({whole} AS DECIMAL(38,0)) * {unit} AS {duckdb_type(kind)})"
 
 
 def _decimal_type(head: str, p: int, s: int, q: int, t: int) -> SparkType:
-    """Give the digits of a result, as Spark's table has it."""
+    """Return the digits of a result by Spark's table; refuse one with more than 38, which Spark rounds."""
     scale = {"*": s + t, "/": max(_LEAST_SCALE, s + q + 1)}.get(head, max(s, t))
     digits = {
         "*": p + q + 1,
         "/": p - s + t + scale,
         "%": min(p - s, q - t) + scale,
     }.get(head, max(p - s, q - t) + scale + 1)
-    if digits > _MOST_DIGITS:
-        scale = max(_MOST_DIGITS - (digits - scale), min(scale, _LEAST_SCALE))
-        digits = _MOST_DIGITS
+    if digits > MOST_DIGITS:
+        raise Refusal(f"its result has {digits} digits, and Spark rounds it to {MOST_DIGITS}")
     return SparkType("decimal", (digits, scale))
 
 
-def kept(node: Node) -> Node:
-    """Make ``+node``."""
+def positive(node: Node) -> Node:
+    """Return ``+node``."""
     if not are_numbers([node]):
-        raise Refusal(f"only Spark knows what it is of {node.kind}")
-    return replace(node, literal=False)
+        raise Refusal(f"only Spark computes + {node.kind}")
+    return combine(node.kind, node.sql, [node])
 
 
-def negated(node: Node) -> Node:
-    """Make ``-node``."""
-    return _of_one(node, operator.neg, EXACT.minus)
+def negative(node: Node) -> Node:
+    """Return ``-node``; DuckDB's own negation does not overflow in a comparison."""
+    whole = node.kind.name in WHOLE
+    return _of_one(node, f"CAST(0 AS {duckdb_type(node.kind)}) - {{0}}" if whole else "-{0}")
 
 
-def absolute(node: Node) -> Node:
-    """Make ``ABS(node)``."""
-    return _of_one(node, abs, EXACT.abs)
+def absolute(nodes: Sequence[Node], _: EvaluationSettings) -> Node:
+    """Return ``ABS(node)``."""
+    return _of_one(nodes[0], "abs({0})")
 
 
-def _of_one(node: Node, function: Callable[[Any], Any], of_decimal: Callable[[Decimal], Decimal]) -> Node:
-    """Make a number of the same type; Spark rounds decimals to 34 digits here."""
+def _of_one(node: Node, template: str) -> Node:
+    """Return a number of the same type; Spark rounds decimals to 34 digits here."""
     kind = node.kind
     if not are_numbers([node]) or (kind.name == "decimal" and kind.digits[0] > _ROUNDED_DIGITS):
-        raise Refusal(f"only Spark knows what it is of {kind}")
-    used = of_decimal if kind.name == "decimal" else _kept(function, kind)
-    return strict(kind, used, [node], fails=kind.name in WHOLE)
+        raise Refusal(f"only Spark computes it of {kind}")
+    return strict(kind, template, [node], fails=kind.name in WHOLE)
+
+
+# --- times and intervals ----------------------------------------------------------------------------------------------
+
+
+def shifts_time(left: Node, right: Node) -> bool:
+    """Check whether a sum or difference is one of times."""
+    return any(node.kind.name in {"date", *STAMPS} or is_interval(node.kind) for node in (left, right))
+
+
+def shift(head: str, left: Node, right: Node, settings: EvaluationSettings) -> Node:
+    """Return a sum or difference of times, intervals and days."""
+    if head == "+" and left.kind.name not in {"date", *STAMPS}:
+        left, right = right, left
+    if left.kind.name in STAMPS and is_interval(right.kind):
+        return _moved(head, left, right, settings)
+    if left.kind == DATE and is_interval(right.kind):
+        if right.kind.name == "interval day":
+            days = f"CAST({{1}} // {DAY_MICROS} AS INTEGER)"
+            return strict(DATE, f"CAST({{0}} {head} {days} AS DATE)", [left, right], fails=True)
+        return _moved(head, cast(left, TIMESTAMP, settings), right, settings)
+    if left.kind == DATE and right.kind.name in DAY_COUNTS:
+        return shift_days(head, left, right)
+    if head == "-" and left.kind == right.kind and left.kind.name in {"date", *STAMPS}:
+        return _elapsed(left, right, settings)
+    raise Refusal(f"only Spark computes {left.kind} {head} {right.kind}")
+
+
+def shift_days(head: str, day: Node, days: Node) -> Node:
+    """Return a date some days later or earlier."""
+    if day.kind != DATE or days.kind.name not in DAY_COUNTS:
+        raise Refusal("it is known of a DATE and a whole number only")
+    return strict(DATE, f"CAST({{0}} {head} CAST({{1}} AS INTEGER) AS DATE)", [day, days], fails=True)
+
+
+def _moved(head: str, time: Node, span: Node, settings: EvaluationSettings) -> Node:
+    """Move a timestamp by an interval; whole days are those of the session's clock."""
+    short = isinstance(span.literal, int) and abs(span.literal) < DAY_MICROS
+    if time.kind == TIMESTAMP and not settings.utc and not short:
+        raise Refusal(ZONED)
+    return strict(time.kind, f"make_timestamp(epoch_us({{0}}) {head} {{1}})", [time, span], fails=True)
+
+
+def _elapsed(left: Node, right: Node, settings: EvaluationSettings) -> Node:
+    """Return the difference of two times of one type."""
+    if left.kind == DATE:
+        return strict(SparkType("interval day"), f"({{0}} - {{1}}) * {DAY_MICROS}", [left, right])
+    if left.kind == TIMESTAMP and not settings.utc:
+        raise Refusal(ZONED)
+    kind = SparkType("interval day to second")
+    return strict(kind, "epoch_us({0}) - epoch_us({1})", [left, right], fails=True)

@@ -1,263 +1,222 @@
 """Casts between types, explicit and implied, as Spark makes them in ANSI mode.
 
-    whole number -> narrower one          fails out of range
-    floating number -> whole number       cut towards zero; fails out of range, and for NaN
-    anything -> decimal                   rounded half up; fails if digits do not suffice
-    string -> number, boolean             blanks around it do not count; fails if it is none
-    string -> time                        of constants only
-    time -> time, number, string          in UTC only
+    floating number, decimal -> whole number   cut towards zero, where DuckDB rounds
+    string -> number, boolean                  only the forms that Spark reads, without blanks around them
+    string -> time                             constants only
+    time -> time, number, string               in UTC, years 1 to 9999
+    DOUBLE -> STRING, DECIMAL                  refused: Spark writes the digits of the JVM
 
-In:  a node and a type.
-Out: a node of that type; `Refusal` for a cast that only Spark makes, such as DOUBLE to STRING (digits as the JVM has).
+In:  nodes and a type.  Out: nodes of that type; `Refusal` for a cast with another result in DuckDB.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from penstock.errors import RunError
-from penstock.sql.spark_types import never_fails
-from penstock.testing.expression.literals import read_date, read_timestamp
-from penstock.testing.expression.nodes import Refusal, constant, named, strict
-from penstock.testing.expression.values import (
-    BITS,
-    DAY,
+from penstock.sql.spark_types import SparkType, common_type, never_fails, parse_type
+from penstock.testing.expression.literals import time_node
+from penstock.testing.expression.node import (
+    BIGINT,
     FLOATING,
     NUMBERS,
     STAMPS,
+    STRING,
+    VOID,
     WHOLE,
-    civil,
-    fitted,
-    in_range,
-    single,
+    Refusal,
+    combine,
+    duckdb_type,
+    is_interval,
+    null,
+    only_spark,
+    strict,
+    text_sql,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-    from penstock.sql.spark_types import SparkType
-    from penstock.testing.expression.nodes import Node, Settings
+    from penstock.testing.expression.node import EvaluationSettings, Node
 
-    Cast = tuple[Callable[[Any], Any], bool]
-    """A function of one value, and whether it may fail."""
-
-_BLANK = "".join(map(chr, [*range(33), 127]))
-_WHOLE_TEXT = re.compile("[+-]?[0-9]+")
-_DECIMAL_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_LONGEST_NUMBER = 100
-_SPECIAL = {
-    **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), math.inf),
-    **dict.fromkeys(("-inf", "-infinity"), -math.inf),
-    "nan": math.nan,
+_BLANKS = "||".join(["' '", *(f"chr({code})" for code in (*range(1, 32), 127))])
+_DECIMAL_TEXT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+_TEXT_FORMS = {
+    **dict.fromkeys(WHOLE, "[+-]?[0-9]+"),
+    "double": f"({_DECIMAL_TEXT}[dDfF]?|[+-]?(?i:inf|infinity)|(?i:nan))",
+    "decimal": _DECIMAL_TEXT,
+    "boolean": "(?i:t|true|y|yes|1|f|false|n|no|0)",
 }
-_TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
-_COMPACT_DIGITS = 18
-"""Spark holds decimals of so many digits as whole numbers, and others otherwise."""
-_FOUR_DIGITS = 9999
+"""Strings that Spark reads as a value of a type, as regular expressions."""
+_EXACT_DOUBLE_DIGITS = 15
+_MOST_FLOAT = "3.4028234663852886e38"
+_MOST_SECONDS = 9_000_000_000_000
 
 
-def cast(node: Node, kind: SparkType, settings: Settings) -> Node:
+def cast(node: Node, kind: SparkType, settings: EvaluationSettings) -> Node:  # noqa: PLR0911 - one for each family
     """Cast a node to a type."""
     if node.kind == kind:
         return node
-    text = f"CAST({node.text} AS {kind})"
     if node.is_null:
-        return constant(kind, None, text)
+        return null(kind)
     if node.kind.name == "string" and kind.name in {"date", *STAMPS}:
-        return constant(kind, _time_of(node, kind, settings), text)
-    function, fails = _cast(node.kind, kind, settings)
-    made = named(strict(kind, function, [node], fails=fails), text)
-    return replace(made, unchecked=_unchecked(node, kind))
-
-
-def _unchecked(node: Node, kind: SparkType) -> Node | None:
-    """Give a date as a timestamp that may be beyond all timestamps."""
-    if kind.name not in STAMPS or node.constant:
-        return None
-    return strict(kind, lambda days: days * DAY, [node]) if node.kind.name == "date" else node.unchecked
-
-
-def _time_of(node: Node, kind: SparkType, settings: Settings) -> int:
-    """Read a constant string as a time."""
-    if not node.constant:
-        raise Refusal(f"only Spark reads a {str(kind).upper()} from strings that are not constant")
-    said = node.value.strip(" ")
-    if kind.name == "date":
-        return read_date(said)
-    if kind.name == "timestamp_ntz" and said.endswith("Z"):
-        raise Refusal("it has a time zone")
-    return read_timestamp(said, settings)
-
-
-def _cast(source: SparkType, target: SparkType, settings: Settings) -> Cast:
-    """Find the function that casts one type to another."""
-    if source.name in {*NUMBERS, "boolean"} and target.name in {*NUMBERS, "boolean"}:
-        return _to_number(source, target)
-    if source.name == "string":
-        return _from_string(target)
-    if target.name == "string":
-        return _to_string(source, settings)
+        if not isinstance(node.literal, str):
+            raise Refusal(f"only Spark reads a {str(kind).upper()} from strings that are not constant")
+        return time_node(node.literal.strip(" "), kind, settings)
+    if {node.kind.name, kind.name} <= {*NUMBERS, "boolean"}:
+        return _to_number(node, kind)
+    if node.kind.name == "string":
+        return _from_string(node, kind)
+    if kind.name == "string":
+        return _to_string(node, settings)
     if settings.utc:
-        return _between_times(source, target)
-    raise _unknown(source, target)
+        return _between_times(node, kind)
+    raise _unknown(node, kind)
 
 
-def _unknown(source: SparkType, target: SparkType) -> Refusal:
-    return Refusal(f"only Spark casts {str(source).upper()} to {str(target).upper()}")
+def _unknown(node: Node, kind: SparkType) -> Refusal:
+    return Refusal(f"only Spark casts {str(node.kind).upper()} to {str(kind).upper()}")
 
 
-def _overflow(value: Any, source: SparkType, target: SparkType) -> RunError:
-    said = f"The value {value} of the type {str(source).upper()} cannot be cast to {str(target).upper()}"
-    return RunError(f"{said} due to an overflow (CAST_OVERFLOW)")
+def _plain(node: Node, kind: SparkType, *, fails: bool = False) -> Node:
+    return strict(kind, f"CAST({{0}} AS {duckdb_type(kind)})", [node], fails=fails)
 
 
-def _to_number(source: SparkType, target: SparkType) -> Cast:
+def _to_number(node: Node, kind: SparkType) -> Node:  # noqa: PLR0911 - one for each type
     """Cast numbers and booleans to each other."""
-    if target.name == "boolean":
-        return (lambda value: value != 0), False
-    if target.name in WHOLE:
-        return _to_whole(source, target), not (source.name == "boolean" or never_fails(source, target))
-    if target.name == "decimal" and source.name not in FLOATING:
-        wide = never_fails(source, target) or (
-            source.name == "boolean" and target.digits[0] > target.digits[1]
-        )
-        return (lambda value: fitted(Decimal(value), target)), not wide
-    if target.name == "double":
-        return float, False
-    if target.name == "float" and source.name != "decimal":
-        return single, False
-    raise _unknown(source, target)
+    source = node.kind
+    if kind.name == "boolean":
+        return strict(kind, "{0} <> 0", [node])
+    if kind.name in WHOLE:
+        return _to_whole(node, kind)
+    if source.name == "boolean":
+        return _to_number(_plain(node, SparkType("int")), kind)
+    if kind.name == "decimal" and source.name not in FLOATING:
+        return _plain(node, kind, fails=not never_fails(source, kind))
+    if kind.name == "double":
+        exact = source.name != "decimal" or source.digits[0] <= _EXACT_DOUBLE_DIGITS
+        return strict(kind, f"CAST({'{0}' if exact else 'CAST({0} AS VARCHAR)'} AS DOUBLE)", [node])
+    if kind.name == "float" and source.name == "double":
+        beyond = only_spark("a DOUBLE beyond FLOAT")
+        near = f"isnan({{0}}) OR isinf({{0}}) OR abs({{0}}) <= {_MOST_FLOAT}"
+        return strict(kind, f"CASE WHEN {near} THEN CAST({{0}} AS FLOAT) ELSE {beyond} END", [node])
+    if kind.name == "float" and source.name in WHOLE:
+        return _plain(node, kind)
+    raise _unknown(node, kind)
 
 
-def _to_whole(source: SparkType, target: SparkType) -> Callable[[Any], int]:
-    if source.name in FLOATING:
-        return lambda value: _cut(value, source, target)
-    wide = source.name == "decimal" and source.digits[0] > _COMPACT_DIGITS and target.name != "bigint"
-
-    def cut(value: Any) -> int:
-        whole = int(value)
-        beyond = wide and not in_range(int(float(value)), target)
-        if beyond or not in_range(whole, target):
-            raise _overflow(value, source, target)
-        return whole
-
-    return cut
+def _to_whole(node: Node, kind: SparkType) -> Node:
+    if node.kind.name not in {*FLOATING, "decimal"}:
+        fails = node.kind.name != "boolean" and not never_fails(node.kind, kind)
+        return replace(_plain(node, kind, fails=fails), literal=None)
+    cut = f"CAST(trunc({{0}}) AS {duckdb_type(kind)})"
+    if kind == BIGINT and node.kind.name in FLOATING:  # 2^63 is the nearest DOUBLE to the largest BIGINT
+        cut = f"CASE WHEN {{0}} = 9223372036854775808 THEN 9223372036854775807 ELSE {cut} END"
+    return strict(kind, cut, [node], fails=True)
 
 
-def _cut(value: float, source: SparkType, target: SparkType) -> int:
-    """Cut a floating number; the ends of BIGINT are rounded to floating numbers themselves."""
-    bits = max(BITS[target.name], 32)
-    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
-    if (
-        math.isnan(value)
-        or math.isinf(value)
-        or not (math.floor(value) <= float(high) and math.ceil(value) >= float(low))
-    ):
-        raise _overflow(value, source, target)
-    whole = min(max(int(value), low), high)
-    if not in_range(whole, target):
-        raise _overflow(value, source, target)
-    return whole
-
-
-def _from_string(target: SparkType) -> Cast:
+def _from_string(node: Node, kind: SparkType) -> Node:
     """Cast a string to a number or a boolean."""
-    readers: dict[str, Callable[[str], Any]] = {
-        **dict.fromkeys(WHOLE, lambda text: _read_whole(text, target)),
-        "double": _read_double,
-        "decimal": lambda text: _read_decimal(text, target),
-        "boolean": lambda text: {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}.get(
-            text.lower()
-        ),
-        "binary": lambda text: text.encode(),
-    }
-    reader = readers.get(target.name)
-    if reader is None:
-        raise Refusal(f"only Spark casts STRING to {str(target).upper()}")
-    if target.name == "binary":
-        return reader, False
-
-    def read(text: str) -> Any:
-        value = reader(text.strip(_BLANK))
-        if value is None:
-            said = f"The value '{text}' of the type STRING cannot be cast to {str(target).upper()}"
-            raise RunError(f"{said} because it is malformed (CAST_INVALID_INPUT)")
-        return value
-
-    return read, True
+    if kind.name == "binary":
+        return strict(kind, "encode({0})", [node])
+    form = _TEXT_FORMS.get("double" if kind.name == "float" else kind.name)
+    if form is None or (kind.name == "float" and node.literal is None):
+        raise _unknown(node, kind)
+    trimmed = f"trim({node.sql}, {_BLANKS})"
+    read = f"CAST({trimmed} AS {duckdb_type(kind)})"
+    if kind.name == "boolean":
+        read = f"lower({trimmed}) IN ('t', 'true', 'y', 'yes', '1')"
+    elif kind.name in FLOATING:  # a number may end in d or f, but inf does not
+        read = f"CAST(regexp_replace({trimmed}, '([0-9.])[dDfF]$', '\\1') AS {duckdb_type(kind)})"
+    if isinstance(node.literal, str) and not re.fullmatch(form, node.literal.strip()):
+        raise Refusal(f"{node.literal!r} is no {str(kind).upper()}")
+    before = text_sql("The value '")
+    after = text_sql(f"' of the type STRING cannot be cast to {str(kind).upper()} (CAST_INVALID_INPUT)")
+    failed = f"error({before} || {node.sql} || {after})"
+    test = f"regexp_full_match({trimmed}, '{form}')"
+    sql = f"(CASE WHEN {test} THEN {read} WHEN {node.sql} IS NOT NULL THEN {failed} END)"
+    return combine(kind, sql, [node], fails=True)
 
 
-def _read_whole(text: str, target: SparkType) -> int | None:
-    if not _WHOLE_TEXT.fullmatch(text) or len(text) > _LONGEST_NUMBER:
-        return None
-    return int(text) if in_range(int(text), target) else None
-
-
-def _read_double(text: str) -> float | None:
-    bare = text[:-1] if text[-1:] in {"d", "D", "f", "F"} else text
-    if _DECIMAL_TEXT.fullmatch(bare):
-        return float(bare)
-    return _SPECIAL.get(text.lower())
-
-
-def _read_decimal(text: str, target: SparkType) -> Decimal | None:
-    if not _DECIMAL_TEXT.fullmatch(text):
-        return None
-    return fitted(Decimal(text), target)
-
-
-def _to_string(source: SparkType, settings: Settings) -> Cast:
+def _to_string(node: Node, settings: EvaluationSettings) -> Node:
     """Write a value as a string."""
-    writers: dict[str, Callable[[Any], str]] = {
-        **dict.fromkeys(WHOLE, str),
-        "boolean": lambda value: "true" if value else "false",
-        "decimal": lambda value: f"{value:f}",
-        "date": _write_date,
-        "timestamp_ntz": _write_timestamp,
-        **({"timestamp": _write_timestamp} if settings.utc else {}),
-    }
-    if source.name not in writers:
-        raise Refusal(f"only Spark casts {str(source).upper()} to STRING")
-    return writers[source.name], False
+    name = node.kind.name
+    if name in {*WHOLE, "boolean", "decimal"}:
+        return _plain(node, STRING)
+    if name in {"date", "timestamp_ntz"} or (name == "timestamp" and settings.utc):
+        written = f"CASE WHEN {_in_years('{0}')} THEN CAST({{0}} AS VARCHAR)"
+        return strict(STRING, f"{written} ELSE {only_spark('a year beyond 1 to 9999')} END", [node])
+    raise _unknown(node, STRING)
 
 
-def _write_date(days: int) -> str:
-    year, month, day = civil(days)
-    sign = "-" if year < 0 else "+" if year > _FOUR_DIGITS else ""
-    return f"{sign}{abs(year):04}-{month:02}-{day:02}"
+def _in_years(sql: str) -> str:
+    """Write a test for the years 1 to 9999."""
+    return f"{sql} IS NULL OR ({sql} >= DATE '0001-01-01' AND {sql} < DATE '10000-01-01')"
 
 
-def _write_timestamp(micros: int) -> str:
-    days, clock = divmod(micros, DAY)
-    seconds, fraction = divmod(clock, 1_000_000)
-    shown = f"{_write_date(days)} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return f"{shown}.{fraction:06}".rstrip("0") if fraction else shown
-
-
-def _between_times(source: SparkType, target: SparkType) -> Cast:
+def _between_times(node: Node, kind: SparkType) -> Node:
     """Cast times to each other, and to and from seconds since 1970."""
-    if source.name in STAMPS and target.name in STAMPS:
-        return (lambda micros: micros), False
-    if source.name in STAMPS and target.name == "date":
-        return (lambda micros: micros // DAY), False
-    if source.name == "date" and target.name in STAMPS:
-        return _midnight, True
-    if source.name == "timestamp" and target.name == "double":
-        return (lambda micros: float(micros) / 1_000_000), False
-    if source.name == "timestamp" and target.name in WHOLE:
-        cut = _to_whole(source, target)
-        return (lambda micros: cut(micros // 1_000_000)), target.name != "bigint"
-    if source.name in WHOLE and target.name == "timestamp":
-        return (lambda seconds: min(max(seconds * 1_000_000, -(1 << 63)), (1 << 63) - 1)), False
-    raise _unknown(source, target)
+    source = node.kind.name
+    if (source in STAMPS and kind.name in {"date", *STAMPS}) or (source == "date" and kind.name in STAMPS):
+        return _plain(node, kind, fails=source == "date")
+    if source == "timestamp" and kind.name == "double":
+        return strict(kind, "CAST(epoch_us({0}) AS DOUBLE) / 1000000", [node])
+    if source == "timestamp" and kind.name in WHOLE:
+        return _to_number(strict(BIGINT, "epoch_us(date_trunc('second', {0})) // 1000000", [node]), kind)
+    if source in WHOLE and kind.name == "timestamp":
+        beyond = only_spark("seconds beyond all timestamps")
+        near = f"{{0}} IS NULL OR {{0}} BETWEEN -{_MOST_SECONDS} AND {_MOST_SECONDS}"
+        made = "make_timestamp(CAST({0} AS BIGINT) * 1000000)"
+        return strict(kind, f"CASE WHEN {near} THEN {made} ELSE {beyond} END", [node])
+    raise _unknown(node, kind)
 
 
-def _midnight(days: int) -> int:
-    micros = days * DAY
-    if not -(1 << 63) <= micros < 1 << 63:
-        raise RunError("long overflow (ARITHMETIC_OVERFLOW)")
-    return micros
+# --- one type for several operands ------------------------------------------------------------------------------------
+
+
+def compared(sides: Sequence[Node], settings: EvaluationSettings) -> list[Node]:
+    """Cast the two sides of a comparison to the type that Spark compares them as."""
+    left, right = sides
+    names = {left.kind.name, right.kind.name}
+    if is_interval(left.kind) and is_interval(right.kind):
+        return [left, right]
+    if "decimal" in names and "string" not in names:
+        kind = _widest([as_decimal(left), as_decimal(right)], settings)
+        return [cast(node, kind, settings) for node in sides]
+    return alike(sides, settings, strings=True)
+
+
+def as_decimal(node: Node) -> SparkType:
+    """Return the type of a number beside a decimal: a literal has the digits it is written with."""
+    if isinstance(node.literal, int) and node.kind.name in {"smallint", "int", "bigint"}:
+        return SparkType("decimal", (len(str(abs(node.literal))), 0))
+    return node.kind
+
+
+def alike(nodes: Sequence[Node], settings: EvaluationSettings, *, strings: bool = False) -> list[Node]:
+    """Cast nodes to the one type that holds them all; a string beside another type only if `strings`."""
+    kind = _widest([node.kind for node in nodes], settings, strings=strings)
+    return [cast(node, kind, settings) for node in nodes]
+
+
+def _widest(kinds: Sequence[SparkType], settings: EvaluationSettings, *, strings: bool = False) -> SparkType:
+    """Return the type that several types are cast to."""
+    kind = VOID
+    for other in kinds:
+        if other in {kind, VOID} or kind == VOID:
+            kind = other if kind == VOID else kind
+            continue
+        names = {kind.name, other.name}
+        common = common_type(str(kind), str(other))
+        refused = ("string" in names and not strings) or (not settings.ansi and "float" in names)
+        if common is None or refused:
+            raise Refusal(f"only Spark casts {str(kind).upper()} and {str(other).upper()} to one type")
+        kind = parse_type(common)
+    return kind
+
+
+def are_numbers(nodes: Sequence[Node]) -> bool:
+    """Check whether all nodes are numbers or NULL, and not all NULL."""
+    kinds = {node.kind.name for node in nodes} - {"void"}
+    return bool(kinds) and kinds <= NUMBERS

@@ -1,19 +1,19 @@
-"""Literals as values.
+"""Spark SQL literals as DuckDB SQL.
 
-In:  a `Constant` of the tree.  Out: a node with its Spark type; `Refusal` for a spelling that is not plain.
+In:  a `Constant` of the tree.  Out: a node with its Spark type; `Refusal` for a literal in an unusual form.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.sql.bind.linear import interval_micros
 from penstock.sql.spark_types import SparkType
 from penstock.sql.text.lexer import string_value, tokenize
-from penstock.testing.expression.nodes import (
+from penstock.testing.expression.node import (
     BINARY,
     BOOLEAN,
     DATE,
@@ -23,22 +23,24 @@ from penstock.testing.expression.nodes import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     VOID,
+    WHOLE,
+    Node,
     Refusal,
-    constant,
+    duckdb_type,
+    null,
+    text_sql,
 )
-from penstock.testing.expression.values import DAY, EXACT, in_range, single
 
 if TYPE_CHECKING:
     from penstock.sql.text.tree import Constant
-    from penstock.testing.expression.nodes import Node, Settings
+    from penstock.testing.expression.node import EvaluationSettings
 
-_WORDS = {"NULL": (VOID, None), "TRUE": (BOOLEAN, True), "FALSE": (BOOLEAN, False)}
 _SUFFIXES = {"L": "bigint", "S": "smallint", "Y": "tinyint"}
-_MOST_DIGITS, _SURE_DIGITS = 38, 15
+_MOST_DIGITS, _MOST_FLOAT_DIGITS = 38, 15
 _NUMBER = re.compile(r"(-?)([0-9]*)\.?([0-9]*)(?:E[+-]?[0-9]+)?(BD|[DFLSY]?)", re.IGNORECASE)
-_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _STAMP = re.compile(
-    rf"({_DATE.pattern})(?:[ T]([0-9]{{2}}):([0-9]{{2}})(?::([0-9]{{2}})(\.[0-9]{{1,6}})?)?(Z?))?"
+    rf"({_DATE.pattern})(?:[ T]([0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:\.[0-9]{{1,6}})?)?)(Z?))?"
 )
 _FIELDS = ("day", "hour", "minute", "second")
 _UNIT = re.compile("(day|week|hour|minute|second|millisecond|microsecond)s?", re.IGNORECASE)
@@ -50,122 +52,120 @@ _INTERVAL = re.compile(
 )
 
 
-def read(tree: Constant, settings: Settings) -> Node:
+def read_literal(tree: Constant, settings: EvaluationSettings) -> Node:
     """Read a literal."""
-    value: Any
-    if tree.kind == "word" and tree.text in _WORDS:
-        kind, value = _WORDS[tree.text]
-    elif tree.kind == "number":
-        kind, value = _number(tree.text)
-    elif tree.kind == "string":
-        kind, value = STRING, _string(tree.text)
-    elif tree.kind == "typed":
-        kind, value = _typed(tree.text, settings)
-    elif tree.kind == "interval":
-        kind, value = _interval(tree)
-    else:
-        raise Refusal("it is no literal that is read here")
-    return constant(kind, value, tree.text, literal=True)
+    if tree.kind == "word" and tree.text == "NULL":
+        return null(VOID)
+    if tree.kind == "word" and tree.text in {"TRUE", "FALSE"}:
+        return Node(BOOLEAN, tree.text, constant=True)
+    if tree.kind == "number":
+        return _number(tree.text)
+    if tree.kind == "string":
+        return text_node(_string(tree.text))
+    if tree.kind == "typed":
+        return _typed(tree.text, settings)
+    if tree.kind == "interval":
+        return _interval(tree)
+    raise Refusal("it is no literal that is known here")
 
 
 def _string(text: str) -> str:
     return "".join(string_value(token) for token in tokenize(text))
 
 
-def _number(text: str) -> tuple[SparkType, Any]:
-    """Read a number, whose suffix or form says its type."""
+def text_node(text: str) -> Node:
+    """Return a string as a node."""
+    if "\0" in text:
+        raise Refusal("it has a zero byte")
+    return Node(STRING, text_sql(text), literal=text, constant=True)
+
+
+def whole_node(value: int, kind: SparkType) -> Node:
+    """Return a whole number as a node."""
+    return Node(kind, f"CAST('{value}' AS {duckdb_type(kind)})", literal=value, constant=True)
+
+
+def _number(text: str) -> Node:
+    """Read a number, whose suffix or form decides its type."""
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise Refusal("it is no number that is read here")
+        raise Refusal("it is no number that is known here")
     suffix, bare = match[4].upper(), text[: len(text) - len(match[4])]
     exponent, digits = "e" in bare.lower(), len(match[2] + match[3])
-    if suffix == "F":
-        if digits > _SURE_DIGITS:
+    if suffix in {"D", "F"} or (exponent and not suffix):
+        if suffix == "F" and digits > _MOST_FLOAT_DIGITS:
             raise Refusal("it has more digits than a FLOAT")
-        return FLOAT, _finite(single(float(bare)))
-    if suffix == "D" or (exponent and not suffix):
-        return DOUBLE, _finite(float(bare))
+        kind, most = (FLOAT, 3.4e38) if suffix == "F" else (DOUBLE, 1.7e308)
+        if abs(float(bare)) > most:
+            raise Refusal("it is out of range")
+        return Node(kind, f"CAST('{bare}' AS {duckdb_type(kind)})", literal=float(bare), constant=True)
     if exponent:
         raise Refusal("it is a decimal with an exponent")
     return _decimal(bare) if suffix == "BD" or "." in bare else _whole(int(bare), suffix)
 
 
-def _finite(value: float) -> float:
-    if value in {float("inf"), float("-inf")}:
-        raise Refusal("it is out of range")
-    return value
-
-
-def _whole(value: int, suffix: str) -> tuple[SparkType, Any]:
-    """Take the suffix's type, or the narrowest of INT, BIGINT and DECIMAL."""
+def _whole(value: int, suffix: str) -> Node:
+    """Return the type of the suffix, or the narrowest of INT, BIGINT and DECIMAL."""
     for name in [_SUFFIXES[suffix]] if suffix else ["int", "bigint"]:
-        if in_range(value, SparkType(name)):
-            return SparkType(name), value
+        half = 1 << (WHOLE[name] - 1)
+        if -half <= value < half:
+            return whole_node(value, SparkType(name))
     if suffix:
         raise Refusal("it is out of range")
     return _decimal(str(value))
 
 
-def _decimal(text: str) -> tuple[SparkType, Decimal]:
+def _decimal(text: str) -> Node:
     value = Decimal(text)
     _, digits, exponent = value.as_tuple()
     scale = -int(exponent)
     precision = max(len(digits), scale, 1)
     if precision > _MOST_DIGITS:
         raise Refusal("it has more digits than a DECIMAL")
-    return SparkType("decimal", (precision, scale)), EXACT.plus(value)
+    kind = SparkType("decimal", (precision, scale))
+    return Node(kind, f"CAST('{value:f}' AS {duckdb_type(kind)})", literal=value, constant=True)
 
 
-def _typed(text: str, settings: Settings) -> tuple[SparkType, Any]:
-    """Read a string with its type before it."""
+def _typed(text: str, settings: EvaluationSettings) -> Node:
+    """Read a string behind the name of its type."""
     word, _, rest = text.partition(" ")
-    said = _string(rest)
+    value = _string(rest)
     if word == "DATE":
-        return DATE, read_date(said)
+        return time_node(value, DATE, settings)
     if word in {"TIMESTAMP", "TIMESTAMP_LTZ"}:
-        return TIMESTAMP, read_timestamp(said, settings)
-    if word == "TIMESTAMP_NTZ" and not said.endswith("Z"):
-        return TIMESTAMP_NTZ, read_timestamp(said + ("Z" if ":" in said else " 00:00Z"), settings)
-    if word == "X" and re.fullmatch("(?:[0-9a-fA-F]{2})*", said):
-        return BINARY, bytes.fromhex(said)
-    raise Refusal("it is a literal of a type that is not read here")
+        return time_node(value, TIMESTAMP, settings)
+    if word == "TIMESTAMP_NTZ":
+        return time_node(value, TIMESTAMP_NTZ, settings)
+    if word == "X" and re.fullmatch("(?:[0-9a-fA-F]{2})*", value):
+        return Node(BINARY, f"unhex('{value}')", constant=True)
+    raise Refusal("it is a literal of a type that is not known here")
 
 
-def read_date(text: str) -> int:
-    """Read a date that is written plainly."""
-    match = _DATE.fullmatch(text)
+def time_node(text: str, kind: SparkType, settings: EvaluationSettings) -> Node:
+    """Read a date or timestamp in its plain form."""
+    match = (_DATE if kind == DATE else _STAMP).fullmatch(text)
+    zoned = kind == TIMESTAMP and not settings.utc
+    misplaced = match and kind != DATE and (bool(match[3]) < zoned or (match[3] and kind == TIMESTAMP_NTZ))
     try:
-        return (date(*map(int, match.groups())) - date(1970, 1, 1)).days if match else _unread(text)
+        moment = datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=UTC) if match else None
     except ValueError:
-        return _unread(text)
+        moment = None
+    if moment is None or misplaced:
+        raise Refusal(f"{text!r} is not a time written as 2024-01-31 or 2024-01-31 12:00:00 in UTC")
+    shown = f"{moment:%Y-%m-%d}".zfill(10) if kind == DATE else f"{moment.replace(tzinfo=None)}"
+    return Node(kind, f"{duckdb_type(kind)} '{shown}'", constant=True)
 
 
-def read_timestamp(text: str, settings: Settings) -> int:
-    """Read a timestamp that is written plainly."""
-    match = _STAMP.fullmatch(text)
-    if not match or (not settings.utc and not match[9]):
-        return _unread(text)
-    hour, minute, second = (int(match[group] or 0) for group in (5, 6, 7))
-    if hour > 23 or minute > 59 or second > 59:  # noqa: PLR2004 - a clock's
-        return _unread(text)
-    fraction = int((match[8] or ".")[1:].ljust(6, "0"))
-    return read_date(match[1]) * DAY + ((hour * 60 + minute) * 60 + second) * 1_000_000 + fraction
-
-
-def _unread(text: str) -> int:
-    raise Refusal(f"{text!r} is not a time written as 2024-01-31 or 2024-01-31 12:00:00 in UTC")
-
-
-def _interval(tree: Constant) -> tuple[SparkType, int]:
+def _interval(tree: Constant) -> Node:
     """Read an interval of days or less."""
     micros = interval_micros(tree) if _INTERVAL.fullmatch(tree.text) else None
     if micros is None:
-        raise Refusal("it is no interval of fixed length that is read here")
-    return SparkType(_interval_type(_UNIT.findall(tree.text.lower()))), micros
+        raise Refusal("it is no interval of fixed length that is known here")
+    return whole_node(micros, SparkType(_interval_type(_UNIT.findall(tree.text.lower()))))
 
 
 def _interval_type(units: list[str]) -> str:
-    """Name the type of an interval by its units: Spark has it go from the largest to the smallest."""
+    """Return the type of an interval: from the largest of its units to the smallest."""
     fields = sorted(
         {
             _FIELDS.index({"week": "day"}.get(unit, unit.removeprefix("milli").removeprefix("micro")))
