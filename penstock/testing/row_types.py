@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.plan.spark_settings import SparkSettings
     from penstock.sql.query import Measure, Query, Stream
 
+
 def column_types(stream: Stream) -> dict[str, str]:
     """Return the Spark SQL type of each column of a stream."""
     return {column.name: column.type for column in stream.columns}
