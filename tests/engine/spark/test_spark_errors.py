@@ -142,9 +142,9 @@ def test_a_reason_of_javas_loses_its_wrappers_only(said, wrappers):
 
 def test_the_command_line_gives_the_reason_of_whatever_spark_raises(capsys):
     """`penstock results` asks Spark itself, and is the last place where a reason could be lost."""
-    from penstock.cli.main import _say
+    from penstock.cli.main import _print_error
 
-    assert _say(Exception(MESSAGES["udf_sql"]["text"]), 1) == 1
+    assert _print_error(Exception(MESSAGES["udf_sql"]["text"]), 1) == 1
     assert "udf cannot do 1 (in bad, line 86 of job.py)" in capsys.readouterr().err
 
 
