@@ -225,3 +225,21 @@ EXECUTOR_POLL_SECONDS = 0.1
 
 REPAIR_LOOK_BACK_BATCHES = 5
 """Batches of a checkpoint among which a repair looks for the settings of the session."""
+
+MAX_PIECE_BYTES = 64 << 20
+"""Bytes of rows that are held, sorted or gathered at once.  A worker has a few such pieces in memory."""
+
+MAX_PROBE_PAIRS = 1 << 20
+"""Pairs that a probe makes at once, whatever the multiplicity of a key."""
+
+MAX_PARTIALS = 1 << 17
+"""Partial results of a join of many streams whose runs are searched at once."""
+
+MAX_SAMPLED_ROWS = 1024
+"""Rows of sampled values that an accuracy sketch keeps; a quarter as many rows of closed values are added."""
+
+MAX_OPEN_VALUES = 4096
+"""Values at either end of a stream that have a count each."""
+
+MIN_OPEN_ROWS = 512
+"""Rows whose values stay open even in a stream that has been in order so far."""

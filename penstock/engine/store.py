@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.control import refuse_waiting
 from penstock.errors import RunError
 from penstock.state.codec import decode, decode_ledger, encode, encode_ledger
-from penstock.state.commits import Opened
+from penstock.state.commits import EngineOpened
 from penstock.state.files import open_files
 from penstock.state.journal import Journal, read_only
-from penstock.state.ledger import Ledger, fold
+from penstock.state.ledger import Ledger
+from penstock.state.ledger_fold import fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,7 +133,7 @@ class Store:
         Its next commit finds the number taken, so it cannot commit a file that is removed from here on.
         """
         if not self._lock.excludes:
-            self.commit(Opened())
+            self.commit(EngineOpened())
 
     def _remove_leftovers(self) -> None:
         """Delete files that no commit names, left by tasks without a commit or made unnecessary by the last commit.
@@ -143,7 +144,7 @@ class Store:
         kinds = ("log", "hold", "panes", "pairs", "results", "feed")
         stray = [name for kind in kinds for name in self.files.find(kind) if name not in named]
         if stray and self._lock.excludes:
-            self.commit(Opened())
+            self.commit(EngineOpened())
         for name in stray:
             self.files.delete(name)
 

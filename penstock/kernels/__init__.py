@@ -1,5 +1,5 @@
-"""Columns in, pairs of row numbers out: the probes.
+"""Compiled loops over columns: probes, folds, windows and measurements of streams.
 
-The only room where Numba lives.  Each kernel has a typed Python face and a bare compiled body, and
-`penstock.kernels.reference` says in nested loops what all of them must give.
+Only this package uses Numba.  Each kernel has a typed Python function and an untyped compiled body.
+`penstock.kernels.reference` defines the join's results in nested loops.
 """

@@ -1,33 +1,33 @@
-"""How many results a join with buffers has missed, estimated in bounded memory by looking at a few values closely.
+"""Estimate the number of results that a join with buffers has missed, in bounded memory, from a sample of values.
 
-Of *sampled* values, those whose hash is below a threshold, every row of all streams is remembered by its position, also
-after it has left its buffer.  So of these values it is known how many results exist and how many were found::
+A value is *sampled* if its hash is below a threshold.  For sampled values, the positions of all rows of all streams are
+kept, also after a row has left its buffer.  So all results of these values, found or missed, are known::
 
-    S1   rows of value 57 at positions 410, 415      S1 has let go of its first 412 rows: one of two is left
+    S1   rows of value 57 at positions 410, 415      the buffer of S1 no longer has its first 412 rows: one row is left
     S2   a row of value 57 arrives                   2 results exist, 1 is found, 1 is missed
 
-The counts are divided by the share of values that is sampled.  Sampling goes by value, the same in every stream, so
-that the rows of a result are in the sample together or not at all: the estimate has no bias.  `error` is two standard
-errors, computed from what the sampled values have missed.  While everything fits, every value is sampled: exact.
+The counts are divided by the sampled share of values.  All rows of a result have the same value, so they are all
+sampled or none is: the estimate has no bias.  `error` is two standard errors, computed from the missed results of each
+sampled value.  As long as all rows fit, every value is sampled and the counts are exact.
 
-Memory is bounded by `ROWS_HELD`.  When it is used up and most of it is rows that have left their buffers, the lowest of
-these values are *closed*; if not, the share is halved.  A row of a closed value is *behind*: it comes later than three
-times the buffers.  Closed values have a sample of their own, of a smaller share, and nothing of it is closed::
+Memory is bounded by `limits.MAX_SAMPLED_ROWS`.  When it is full and most rows have left their buffers, the lowest of
+these values are *closed*; else the share is halved.  A row of a closed value is *behind*: it is later than three times
+the buffers.  Closed values have a second sample, `far`, of a smaller share, in which no value is closed::
 
     closed values, a small share: `far`              │ values near the buffers, a large share      rows that arrive
     ........ 3 ............ 19 ........ 28 ..........│ 51 52 54 55 57 58 60 61                 ◀── 57: judged here
                                                                                                ◀── 19: judged in `far`
                                                                                                ◀── 20: `unjudged`
 
-Rows behind that are unjudged are counted as the judged ones are, and as long as few were judged, as rows that have
-missed everything: an average row's results.  So `lost` is 0 only if no result was missed.  For that the caller says
-whether a batch is in *doubt*: some row of it may have missed something.  Then at least one sampled value is counted.
+Rows behind that are not in `far` are unjudged.  They are assumed to miss as many results as the judged rows; while few
+are judged, as many as an average row has.  So `lost` is 0 only if no result was missed.  A batch is in *doubt* if some
+of its rows may have missed a result; then at least one sampled value is counted.
 
-Rows that left early because memory had no room for them count as still there: their partners come in time.  A row with
-position 0 was set aside and never joined: its results exist and are missed.
+Rows that were removed early for lack of memory count as present: their partners are in time.  A row with position 0 is
+a dead letter that was never joined: its results exist and are missed.
 
-In:  for each batch the values of each stream in the order of arrival, and how many rows each buffer has let go of.
-Out: `AccuracySketch`, a frozen value that a commit can hold.
+In:  for each batch the values of each stream in the order of arrival, and the rows that each buffer no longer has.
+Out: `AccuracySketch`, a small frozen value for commits.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock import limits
 from penstock.kernels.value_sample import ValueSample, chosen_rows
 
 if TYPE_CHECKING:
@@ -46,13 +47,10 @@ if TYPE_CHECKING:
     from penstock.kernels.key_hash import Ints
     from penstock.kernels.value_sample import Rows, SampledRows
 
-ROWS_HELD = 1024
-"""Rows of sampled values that are remembered; of closed values a quarter of that besides."""
-
 
 @dataclass(frozen=True, slots=True)
 class AccuracySketch(ValueSample):
-    """The results found and missed by a join of so many streams.
+    """The results found and missed by a join of some streams.
 
     >>> sketch = AccuracySketch(2).then([np.array([5, 5, 6]), np.array([6])], gone=(0, 0))
     >>> sketch.then([np.array([]), np.array([5, 9])], gone=(1, 0)).lost
@@ -61,30 +59,30 @@ class AccuracySketch(ValueSample):
 
     streams: int
     taken: tuple[int, ...] = ()
-    """Rows of each stream that `then` was given."""
+    """By stream: the rows passed to `then`."""
     closed_to: int | None = None
     far: ValueSample = field(default_factory=ValueSample)
-    """Of closed values."""
+    """The sample of closed values."""
     rows: tuple[float, ...] = ()
-    """Rows of each stream so far, weighted."""
+    """By stream: the rows so far, weighted."""
     behind: tuple[float, ...] = ()
-    """Of these the rows of closed values."""
+    """By stream: the rows of closed values."""
     judged: float = 0.0
-    """Of these the rows that are in `far`, weighted by its share."""
+    """Rows of closed values that are in `far`, weighted by its share."""
     unjudged: float = 0.0
-    """Of these the rows that are not, weighted."""
+    """Rows of closed values that are not, weighted."""
     doubt: float = 0.0
-    """Values that a sampled one stood for when results may have been missed, at the most; 0 while all were sampled."""
-    capacity: int = ROWS_HELD
+    """The maximum weight of a sampled value at a batch in doubt; 0 if all values were sampled then."""
+    capacity: int = limits.MAX_SAMPLED_ROWS
 
     @property
     def results_found(self) -> float:
-        """Return about how many results were found."""
+        """Return the estimated number of results found."""
         return self.found + self._scale * self.far.found
 
     @property
     def lost(self) -> float:
-        """Return about how many results were missed; 0 only if none was."""
+        """Return the estimated number of results missed; 0 only if none was."""
         return max(self.missed + self._scale * self.far.missed + self._assumed, self.doubt)
 
     @property
@@ -101,18 +99,18 @@ class AccuracySketch(ValueSample):
 
     @property
     def _prior(self) -> float:
-        """Return the rows that are taken for judged besides, and to have missed all; 0 if all were judged."""
+        """Return the number of rows assumed to be judged and to have missed all results; 0 if all were judged."""
         return 1 / self.far.share if self.unjudged else 0.0
 
     @property
     def _scale(self) -> float:
-        """Return how many rows behind came for each that was judged."""
+        """Return the number of rows behind for each judged one."""
         behind = max(sum(self.behind), self.unjudged)
         return behind / (self.judged + self._prior) if behind else 0.0
 
     @property
     def _assumed(self) -> float:
-        """Return the results missed by the rows that nobody judged: as many as an average row of its stream brings."""
+        """Return the results missed by unjudged rows: as many as an average row of their stream has."""
         if not self.unjudged:
             return 0.0
         exist = 1 + self.found + self.missed + self.far.found + self.far.missed
@@ -128,16 +126,16 @@ class AccuracySketch(ValueSample):
         *,
         doubt: bool = False,
     ) -> AccuracySketch:
-        """Add a batch: its rows meet each other, and what of each stream was left when it came.
+        """Add a batch, which is joined with itself and with the rows in the buffers.
 
-        `after` is what buffers have let go of once the batch is joined: with it more values can be sampled.
+        `gone` and `after` are the rows that each buffer no longer has, before and after the batch is joined.
         """
         taken = self.taken or (0,) * self.streams
         picked = []
         for stream, (rows, before) in enumerate(zip(batch, taken, strict=True)):
             values = np.asarray(rows, np.int64)
             picked.append((values, np.full(values.size, stream), np.arange(values.size) + before + 1))
-        value, streams, position = (np.concatenate(each) for each in zip(*picked, strict=True))
+        value, streams, position = (np.concatenate(column) for column in zip(*picked, strict=True))
         counted = replace(
             self, taken=tuple(count + len(rows) for count, rows in zip(taken, batch, strict=True))
         )
@@ -152,7 +150,7 @@ class AccuracySketch(ValueSample):
         *,
         doubt: bool = False,
     ) -> AccuracySketch:
-        """Add the same, where rows of sampled values were picked out already: with so many halvings, or fewer.
+        """Add a batch of which only the rows of sampled values are given, after so many halvings or fewer.
 
         >>> from penstock.kernels.value_sample import SampledRows
         >>> rows = SampledRows((5, 5), (0, 1), (1, 1))
@@ -162,7 +160,7 @@ class AccuracySketch(ValueSample):
         return self.thinned(halvings).plus(rows.arrays(), gone, after or gone, doubt=doubt)
 
     def plus(self, rows: Rows, gone: Sequence[int], after: Sequence[int], *, doubt: bool) -> AccuracySketch:
-        """Add rows that came together; `doubt`: some of them may have missed a result."""
+        """Add rows that arrived together; `doubt`: some of them may have missed a result."""
         new = chosen_rows(rows, self.is_sampled(rows[0]))
         behind = np.zeros(new[0].size, bool)
         if self.closed_to is not None:
@@ -180,16 +178,15 @@ class AccuracySketch(ValueSample):
         return grown.bounded(np.array(after))
 
     def _added(self, counts: Sequence[float], streams: Ints) -> tuple[float, ...]:
-        """Add rows to those of each stream."""
         more = np.bincount(streams, minlength=self.streams) / self.share
         return tuple((np.array(counts or (0.0,) * self.streams) + more).tolist())
 
     def thinned(self, halvings: int) -> AccuracySketch:
-        """Sample only the values that are left after so many halvings, closed ones too."""
+        """Sample only the values that remain after so many halvings, also among closed values."""
         return replace(self.halved(halvings), far=self.far.halved(halvings))
 
     def bounded(self, gone: Ints) -> AccuracySketch:
-        """Close values, or sample fewer of them, until what is held is within the bound."""
+        """Close values, or halve the share, until the rows are within the bound."""
         sketch = self
         while len(sketch.held.value) > sketch.capacity:
             value, stream, position = sketch.held.arrays()
@@ -203,7 +200,7 @@ class AccuracySketch(ValueSample):
         return sketch
 
     def closing(self, rows: np.ndarray) -> AccuracySketch:
-        """Close the values of some rows: only the far sample still has them."""
+        """Close the values of some rows: only `far` has them from then on."""
         closed = chosen_rows(self.held.arrays(), rows)
         highest = int(closed[0].max())
         far = self.far.holding(chosen_rows(closed, self.far.is_sampled(closed[0])))

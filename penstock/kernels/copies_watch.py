@@ -1,19 +1,19 @@
-"""How many rows of a stream have one value at most, watched in bounded memory as they arrive (paper 5's multiplicity).
+"""The multiplicity of a stream: the maximum number of rows with one value, in bounded memory (paper 5).
 
-Rows of one value come close together in a stream that is more or less in order.  So values are counted while they are
-near the end of what was seen, or near its beginning, where a piece that was looked at elsewhere may come before.  Those
-in between are *closed*, and of them only the largest count is kept::
+In a stream that is nearly in order, rows of one value are close together.  So values are *open*, with a count each,
+near the end of a piece, and near its beginning, where an earlier piece may be merged.  The values in between are
+*closed*: only their maximum count is kept::
 
     values   │ open, counted │ .... closed: `closed_most` rows each at most .... │ open, counted │
-             └ `OPEN_VALUES` ┘                                                   └ `OPEN_VALUES` ┘
+             └ at most `limits.MAX_OPEN_VALUES`                           and as many again ┘
 
-A row of a closed value opens it again, with as many rows as it can have had.  What is measured is thus never below the
-truth, and it is the truth as long as no row comes later than the open values; beyond that it may grow by one with every
-batch, up to what the scrambling allows (k + 1).  Where the order of the stream is watched too, no more values are kept
-open than can come again (`open_from`).
+A row of a closed value opens it again, with that maximum count.  So the measured multiplicity is never too small, and
+it is exact if no row is later than the open values.  Beyond that it may grow by one with every batch, up to the limit
+of the scrambling (k + 1).  If the order of the stream is measured too, only values that can recur stay open
+(`open_from`).
 
 In:  values of the ordered attribute, as integers, in any order within a piece.
-Out: `Copies`, a frozen value that a commit can hold; `Pace`, the rate at which rows come.
+Out: `Copies`, a small frozen value for commits; `ArrivalRate`, the rate of rows.
 """
 
 from __future__ import annotations
@@ -24,23 +24,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock import limits
+
 if TYPE_CHECKING:
     from penstock.kernels.key_hash import Ints
     from penstock.kernels.order_watch import Order
 
-OPEN_VALUES = 4096
-"""Values that are counted at either end, at most."""
-
-LEAST_ROWS = 512
-"""Rows whose values are kept open, however well ordered a stream has been so far."""
-
-PACE_FADE = 0.9
-"""How much an observation of the rate counts when the next one comes."""
-
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Open values, ascending, with their rows; the range of closed values, and the most rows one of them can have.
+    """Open values, ascending, with their counts; the range of closed values, and their maximum count.
 
     >>> Copies.of(np.array([1, 2, 2, 3])).then(np.array([2, 5])).multiplicity
     3
@@ -54,51 +47,51 @@ class Copies:
 
     @classmethod
     def of(cls, values: Ints) -> Copies:
-        """Count the rows of a piece, all of its values open."""
+        """Count the rows of a piece; all of its values are open."""
         found, counts = np.unique(values, return_counts=True)
         return cls(tuple(found.tolist()), tuple(counts.tolist()))
 
     @property
     def multiplicity(self) -> int:
-        """Give the most rows that a value has, or can have."""
+        """Return the maximum count."""
         return max(1, self.closed_most, max(self.counts, default=0))
 
     def then(self, values: Ints, above: int | None = None) -> Copies:
-        """Add rows that arrived next, of which no earlier piece will be asked for; close values up to one, if given."""
+        """Add rows that arrived next, to a piece that begins the stream; close values up to `above`, if given."""
         return self.plus(Copies.of(values), above)
 
     def plus(self, later: Copies, above: int | None = None) -> Copies:
-        """Add what was counted of rows that arrived next, in the same way."""
+        """Add the counts of rows that arrived next, in the same way."""
         both = self.merged(later)
         done = 0 if above is None else bisect_right(both.values, above)
-        return both.closed(ends=(0, min(OPEN_VALUES, len(both.values) - done)))
+        return both.closed(ends=(0, min(limits.MAX_OPEN_VALUES, len(both.values) - done)))
 
     def merged(self, other: Copies) -> Copies:
-        """Put the counts of two pieces together, and close what is in between."""
+        """Merge the counts of two pieces, and close the values in between."""
         both = np.union1d(np.array(self.values, np.int64), np.array(other.values, np.int64))
         counts = self.rows_of(both) + other.rows_of(both)
-        ranges = [each for each in (self, other) if each.closed_most]
+        ranges = [copies for copies in (self, other) if copies.closed_most]
         apart = len(ranges) < 2 or ranges[0].closed_to < ranges[1].closed_from  # noqa: PLR2004
         apart = apart or ranges[1].closed_to < ranges[0].closed_from
-        most = [each.closed_most for each in ranges]
+        most = [copies.closed_most for copies in ranges]
         return Copies(
             tuple(both.tolist()),
             tuple(counts.tolist()),
-            min((each.closed_from for each in ranges), default=0),
-            max((each.closed_to for each in ranges), default=0),
+            min((copies.closed_from for copies in ranges), default=0),
+            max((copies.closed_to for copies in ranges), default=0),
             (max(most, default=0) if apart else sum(most)),
         ).closed()
 
     def rows_of(self, values: Ints) -> Ints:
-        """Give the most rows that each value can have here."""
+        """Return the maximum number of rows that each value can have here."""
         mine, counts = np.array(self.values, np.int64), np.array(self.counts, np.int64)
         hidden = (values >= self.closed_from) & (values <= self.closed_to)
         rows = np.where(hidden, self.closed_most, 0)
         rows[np.searchsorted(values, mine)] = counts
         return rows
 
-    def closed(self, ends: tuple[int, int] = (OPEN_VALUES, OPEN_VALUES)) -> Copies:
-        """Close the values that are not near an end: all but so many of the lowest and of the highest."""
+    def closed(self, ends: tuple[int, int] = (limits.MAX_OPEN_VALUES, limits.MAX_OPEN_VALUES)) -> Copies:
+        """Close all values but so many of the lowest and of the highest."""
         low, high = ends[0], max(ends[0], len(self.values) - ends[1])
         if low >= high:
             return self
@@ -114,20 +107,20 @@ class Copies:
 
 
 def open_from(order: Order) -> int | None:
-    """Give a value up to which no row is expected any more: it would be twice as late as any so far.
+    """Return a value below which no further row is expected: it would be twice as late as any so far.
 
     >>> from penstock.kernels.order_watch import Order
     >>> open_from(Order.of(np.arange(2000)))
     1485
     """
-    return order.front_at(order.rows - max(2 * order.scrambling, LEAST_ROWS))
+    return order.front_at(order.rows - max(2 * order.scrambling, limits.MIN_OPEN_ROWS))
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """Rows and seconds of late, in sums that fade, and the largest rate of any observation.
+class ArrivalRate:
+    """The recent rate of rows, from fading sums of rows and seconds, and the maximum rate.
 
-    >>> pace = Pace().then(100, 2.0).then(400, 1.0)
+    >>> pace = ArrivalRate().then(100, 2.0).then(400, 1.0)
     >>> round(pace.rate), pace.fastest
     (175, 400.0)
     """
@@ -138,15 +131,15 @@ class Pace:
 
     @property
     def rate(self) -> float:
-        """Give the rows a second of late; 0 before any time has passed."""
+        """Return the recent rows per second; 0 before the first observation."""
         return self.rows / self.seconds if self.seconds else 0.0
 
-    def then(self, rows: int, seconds: float) -> Pace:
-        """Add the rows that came in so many seconds."""
+    def then(self, rows: int, seconds: float) -> ArrivalRate:
+        """Add an observation: so many rows in so many seconds."""
         if seconds <= 0:
-            return Pace(self.rows + rows, self.seconds, self.fastest)
-        return Pace(
-            PACE_FADE * self.rows + rows,
-            PACE_FADE * self.seconds + seconds,
+            return ArrivalRate(self.rows + rows, self.seconds, self.fastest)
+        return ArrivalRate(
+            limits.FADE_FACTOR * self.rows + rows,
+            limits.FADE_FACTOR * self.seconds + seconds,
             max(self.fastest, rows / seconds),
         )

@@ -1,29 +1,27 @@
-"""Entries of partial aggregates, numbered as they are first seen: by place (birth, pane and readers) and group.
+"""Entries of partial aggregates, numbered in the order of first sight by place (birth, pane, readers) and group.
 
-Pairs are folded a batch after the other into the same entries, so that what was seen before is never looked at again.
-A place and a group are a number each; a hash table that grows gives the two a number of their own::
+Pairs are folded batch by batch into the same entries, so earlier pairs are never read again.  A place and a group are
+a number each; a growing hash table maps both to the number of an entry::
 
     pair     born 12   pane 4   readers {0, 1}   ──▶ place ─┐
              group 'x'                           ──▶ code  ─┴──▶ entry 17: count 3, sum 9.5, greatest 4.0
 
-In:  times, groups and values of pairs.  Out: for each entry its place, its group, and what its pairs come to.
+In:  times and groups of pairs.  Out: the entry of each pair, and the place and group of each entry.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
-from penstock.kernels.fold import from_whole_numbers, whole_numbers
+from penstock.kernels.fold import from_whole_numbers, normal_floats, whole_numbers
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from penstock.kernels.key_hash import Ints
 
 _CLASS_BITS, _PANE_BITS = 6, 27
@@ -36,7 +34,7 @@ _FIRST_SLOTS = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class Panes:
-    """How pairs are placed (see `penstock.plan.panes`), counting from the birth and the pane of the first."""
+    """The geometry of panes (see `penstock.plan.panes`), relative to the birth and the pane of the first pair."""
 
     step: int
     pane: int
@@ -46,16 +44,16 @@ class Panes:
     first_pane: int
 
     def places(self, left: Ints, right: Ints, classes: Ints) -> Ints | None:
-        """Give the place of each pair, by the times of its rows; -1 where nobody sees it.
+        """Return the place of each pair by the times of its rows; -1 if no window contains the pair.
 
-        None if some pair is too far from the first for a place to have a number.
+        None if a pair is so far from the first that its place does not fit the number.
         """
         out = np.empty(left.size, np.int64)
         sizes = (self.step, self.pane, self.skew, self.width, self.born, self.first_pane)
         return out if _place(left, right, classes, sizes, out) else None
 
     def unpacked(self, places: Ints) -> tuple[Ints, Ints, Ints]:
-        """Give the birth, the pane and the number of the class of places."""
+        """Return the births, panes and class numbers of places."""
         classes = places & (MOST_CLASSES - 1)
         panes = (places >> _CLASS_BITS) & ((1 << _PANE_BITS) - 1)
         born = places >> _BORN_SHIFT
@@ -63,8 +61,8 @@ class Panes:
 
 
 @njit(cache=True, nogil=True)
-def _place(left: Any, right: Any, classes: Any, sizes: Any, out: Any) -> Any:
-    """Write the place of each pair; False if one is out of range."""
+def _place(left, right, classes, sizes, out):
+    """Write the place of each pair; return False if one is out of range."""
     step, pane, skew, width, born0, pane0 = sizes
     for i in range(left.size):
         newer = max(left[i], right[i])
@@ -83,16 +81,16 @@ def _place(left: Any, right: Any, classes: Any, sizes: Any, out: Any) -> Any:
 
 
 class Numbering:
-    """Numbers pairs of a place and a code in the order of first sight."""
+    """A hash table that numbers pairs of a place and a code in the order of first sight."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Begin with an empty table."""
         self.size = 0
         self._places, self._codes = np.empty(1024, np.int64), np.empty(1024, np.int64)
         self._slots = np.full(_FIRST_SLOTS, -1, np.int64)
 
     def number(self, places: Ints, codes: Ints) -> Ints:
-        """Give the number of each pair, -1 where the place is -1."""
+        """Return the number of each pair, -1 where the place is -1."""
         ids = np.empty(places.size, np.int64)
         done = 0
         while True:
@@ -104,7 +102,7 @@ class Numbering:
             self._grow()
 
     def number_apart(self, places: Ints, codes: Ints) -> Ints:
-        """Give each pair a number of its own, whatever is there already; from here on nothing is looked up."""
+        """Give each pair a new number; the table cannot be searched after this call."""
         first, last = self.size, self.size + places.size
         if last > self._places.size:
             self._make_room(max(last, 2 * self._places.size))
@@ -118,32 +116,32 @@ class Numbering:
         self._places, self._codes = grown[0], grown[1]
 
     def _grow(self) -> None:
-        """Make room for more entries than there can be before the next time."""
+        """Double the room for entries, and rebuild the table."""
         self._make_room(2 * self._places.size)
         self._slots = np.full(4 * self._places.size, -1, np.int64)
         _enter_again(self._slots, self._places, self._codes, self.size)
 
     @property
     def places(self) -> Ints:
-        """Give the place of each entry."""
+        """Return the place of each entry."""
         return self._places[: self.size]
 
     @property
     def codes(self) -> Ints:
-        """Give the code of each entry."""
+        """Return the code of each entry."""
         return self._codes[: self.size]
 
 
 @njit(cache=True, nogil=True)
-def _slot_of(place: Any, code: Any, mask: Any) -> Any:
+def _slot_of(place, code, mask):
     x = np.uint64(place) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(code) * np.uint64(0xC2B2AE3D27D4EB4F)
     x = (x ^ (x >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     return np.int64((x ^ (x >> np.uint64(32))) & np.uint64(mask))
 
 
 @njit(cache=True, nogil=True)
-def _enter(places: Any, codes: Any, ids: Any, start: Any, table: Any, size: Any) -> Any:
-    """Give pairs from `start` on a number, until all have one or the table is full: how far, and how many there are."""
+def _enter(places, codes, ids, start, table, size):
+    """Assign numbers to pairs from `start` on, until the table is full; return the next pair, and the table size."""
     slots, known_places, known_codes = table
     mask = slots.size - 1
     for i in range(start, places.size):
@@ -165,7 +163,7 @@ def _enter(places: Any, codes: Any, ids: Any, start: Any, table: Any, size: Any)
 
 
 @njit(cache=True, nogil=True)
-def _enter_again(slots: Any, places: Any, codes: Any, size: Any) -> None:
+def _enter_again(slots, places, codes, size):
     mask = slots.size - 1
     for n in range(size):
         slot = _slot_of(places[n], codes[n], mask)
@@ -175,48 +173,45 @@ def _enter_again(slots: Any, places: Any, codes: Any, size: Any) -> None:
 
 
 class KeyCodes:
-    """Gives the values of one key column codes that stay the same from batch to batch.
+    """Stable codes for the values of one key column, batch by batch.
 
-    Whole numbers without a null are their own codes, unless codes have to be small.
+    Integers without a null are their own codes, unless codes must be small.
     """
 
     def __init__(self, *, small: bool) -> None:
-        """Say whether codes have to be small, so that those of several columns fit one number."""
+        """Begin with no values; `small` codes of several columns fit one number."""
         self._small = small
         self._values: pa.Array | None = None
         self._own_codes = False
 
     def codes(self, column: pa.Array) -> Ints | None:
-        """Give the code of each value; None if that cannot go on as it began."""
+        """Return the code of each value; None if the type of the codes would have to change."""
         numbers = None if self._small or column.null_count else whole_numbers(column)
         if self._values is None:
             self._own_codes, self._values = numbers is not None, column.slice(0, 0)
         if self._own_codes:
             return numbers
-        encoded = _normal(column).dictionary_encode()
+        encoded = _comparable(column).dictionary_encode()
         known = (
-            pc.index_in(encoded.dictionary, value_set=_normal(self._values)) if len(self._values) else None
+            pc.index_in(encoded.dictionary, value_set=_comparable(self._values))
+            if len(self._values)
+            else None
         )
         if known is None or known.null_count:
             new = encoded.dictionary if known is None else encoded.dictionary.filter(known.is_null())
             self._values = pa.concat_arrays([self._values, new.cast(column.type)])
-            known = pc.index_in(encoded.dictionary, value_set=_normal(self._values))
+            known = pc.index_in(encoded.dictionary, value_set=_comparable(self._values))
         of_dictionary = known.to_numpy(zero_copy_only=False).astype(np.int64) + 1
         indices = encoded.indices.fill_null(len(of_dictionary)).to_numpy(zero_copy_only=False)
         return np.append(of_dictionary, 0)[indices]  # null is 0
 
     def values(self, codes: Ints, kind: pa.DataType) -> pa.Array:
-        """Give the values of codes."""
+        """Return the values of codes."""
         if self._own_codes:
             return from_whole_numbers(codes, kind)
         assert self._values is not None  # noqa: S101 - codes were given
         return self._values.take(pa.array(codes - 1, mask=codes == 0)).cast(kind)
 
 
-def _normal(column: pa.Array) -> pa.Array:
-    """Give a column in which equal values are the same: of floats, -0.0 is 0.0 and every NaN the same."""
-    if not pa.types.is_floating(column.type):
-        return column
-    values: NDArray[np.float64] = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
-    values[np.isnan(values)] = np.nan
-    return pa.array(values, mask=column.is_null().to_numpy(zero_copy_only=False), from_pandas=False)
+def _comparable(column: pa.Array) -> pa.Array:
+    return normal_floats(column) if pa.types.is_floating(column.type) else column

@@ -1,7 +1,7 @@
-"""Find partners for results that lack one: the probe of a join of many streams, one input after the other.
+"""Extend partial results by one more input: the probe of a join of many streams.
 
-A *partial* result has rows of some inputs.  The next input's segments are sorted by ``(h, t)``, so the partners of a
-partial are, in each segment, a run of neighbours: the rows of its hash whose times its own rows allow::
+A *partial* result has rows of some inputs.  Segments of the next input are sorted by ``(h, t)``, so the partners of a
+partial are one run of rows in each segment: those with its hash, and with times between its bounds::
 
     partial        h = 7, since = 90, until = 110
     segment        (7, 80) (7, 95) (7, 99) (7, 110) (8, 95)
@@ -12,12 +12,12 @@ In:  hashes and bounds of partials, segments.  Out: for each new partial the old
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
 
-from penstock.kernels.probe import MOST_PAIRS
+from penstock import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,12 +27,9 @@ if TYPE_CHECKING:
     from penstock.kernels.key_hash import Hashes, Ints
     from penstock.kernels.probe import Rows
 
-MOST_PARTIALS = 1 << 17
-"""Partials whose runs are looked up in one go: bounds the memory whatever the number of segments."""
-
 
 def runs_in(h: Hashes, since: Ints, until: Ints, segment: Rows) -> tuple[Ints, Ints]:
-    """For each partial: where its run of partners begins in a segment, and how long it is.
+    """Return the start and length of the run of each partial in a segment.
 
     >>> from penstock.kernels.probe import Rows
     >>> segment = Rows(np.array([7, 7, 7, 7, 8], np.uint64), np.array([80, 95, 99, 110, 95]))
@@ -46,18 +43,18 @@ def runs_in(h: Hashes, since: Ints, until: Ints, segment: Rows) -> tuple[Ints, I
 def extended(
     firsts: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> Iterator[tuple[Ints, NDArray[np.int16], Ints]]:
-    """Write out the runs of all segments, a bounded number of new partials at a time.
+    """Expand the runs of all segments, a bounded number of new partials at a time.
 
-    `firsts` and `counts` have a row for each segment and a column for each partial.  Given are the partial, the
-    segment and the row of each, segment after segment.  A partial with very many partners comes in several pieces.
+    `firsts` and `counts` have a row for each segment and a column for each partial.  The result has the old partial,
+    segment and row of each new partial.  A partial with very many partners is divided.
 
-    >>> [tuple(map(np.ndarray.tolist, each)) for each in extended(np.array([[4], [0]]), np.array([[2], [1]]))]
+    >>> [tuple(map(np.ndarray.tolist, part)) for part in extended(np.array([[4], [0]]), np.array([[2], [1]]))]
     [([0, 0, 0], [0, 0, 1], [4, 5, 0])]
     """
     totals = np.cumsum(counts.sum(axis=0))
     start, done = 0, 0
     while start < totals.size and done < totals[-1]:
-        stop = int(np.searchsorted(totals, done + MOST_PAIRS, "right"))
+        stop = int(np.searchsorted(totals, done + limits.MAX_PROBE_PAIRS, "right"))
         if stop > start:
             yield _written_out(firsts[:, start:stop], counts[:, start:stop], start)
         else:
@@ -67,10 +64,10 @@ def extended(
 
 
 def _one(first: Ints, count: Ints, partial: int) -> Iterator[tuple[Ints, NDArray[np.int16], Ints]]:
-    """Write out one partial with more partners than are made in one go."""
+    """Expand one partial with more partners than a portion holds."""
     for segment in range(first.size):
-        for begin in range(0, int(count[segment]), MOST_PAIRS):
-            size = min(MOST_PAIRS, int(count[segment]) - begin)
+        for begin in range(0, int(count[segment]), limits.MAX_PROBE_PAIRS):
+            size = min(limits.MAX_PROBE_PAIRS, int(count[segment]) - begin)
             rows = np.arange(first[segment] + begin, first[segment] + begin + size)
             yield np.full(size, partial), np.full(size, segment, np.int16), rows
 
@@ -81,11 +78,11 @@ def _written_out(
     pieces = [_expand(first, count, offset) for first, count in zip(firsts, counts, strict=True)]
     sizes = [row.size for _, row in pieces]
     segment = np.repeat(np.arange(len(pieces), dtype=np.int16), sizes)
-    return np.concatenate([each for each, _ in pieces]), segment, np.concatenate([row for _, row in pieces])
+    return np.concatenate([piece for piece, _ in pieces]), segment, np.concatenate([row for _, row in pieces])
 
 
 def within(times: Sequence[Ints], limits: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
-    """Say which results keep every limit: ``T_j - T_i < limits[i][j]``.
+    """Return which results satisfy every limit: ``T_j - T_i < limits[i][j]``.
 
     >>> within([np.array([0, 0]), np.array([5, 9])], [[1, 9], [1, 1]]).tolist()
     [True, False]
@@ -99,8 +96,8 @@ def within(times: Sequence[Ints], limits: Sequence[Sequence[int]]) -> NDArray[np
 
 
 @njit(cache=True, nogil=True)
-def _ahead(h: Any, start: Any, key: Any, beyond: Any) -> Any:
-    """Find the first row from `start` on whose hash is not less than the key, or is greater; in steps that double."""
+def _ahead(h, start, key, beyond):
+    """Return the first row from `start` on whose hash is at least the key, or `beyond` it, in galloping steps."""
     low, high, step = start, start, 1
     while high < h.size and (h[high] < key or (beyond and h[high] == key)):
         low = high + 1
@@ -117,8 +114,8 @@ def _ahead(h: Any, start: Any, key: Any, beyond: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _first_from(t: Any, low: Any, high: Any, time: Any) -> Any:
-    """Find the first row in ``[low, high)``, which ascend, that is not before a time."""
+def _first_from(t, low, high, time):
+    """Return the first row in ``[low, high)``, which is sorted, that is not before a time."""
     while low < high:
         middle = (low + high) // 2
         if t[middle] < time:
@@ -129,8 +126,8 @@ def _first_from(t: Any, low: Any, high: Any, time: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _runs_in(h: Any, since: Any, until: Any, state_h: Any, state_t: Any) -> Any:
-    """For each partial: where its run begins and how long it is; neighbours of one hash share a search for it."""
+def _runs_in(h, since, until, state_h, state_t):
+    """Return the start and length of each partial's run; neighbours with one hash share a search."""
     first = np.empty(h.size, np.int64)
     count = np.empty(h.size, np.int64)
     begin = 0
@@ -148,8 +145,7 @@ def _runs_in(h: Any, since: Any, until: Any, state_h: Any, state_t: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _expand(first: Any, count: Any, offset: Any) -> Any:
-    """Write out every row of the runs in one segment, partial by partial."""
+def _expand(first, count, offset):
     total = count.sum()
     partial = np.empty(total, np.int64)
     row = np.empty(total, np.int64)

@@ -1,20 +1,29 @@
-"""Turn join keys into one sorted 64-bit number per row.
+"""Hashes of join keys, and how they divide the work of a unit among its tasks.
 
-A segment is sorted by ``(h, t)``: a hash of the join key and the event time.  Because the hash is
-spread evenly over all 64 bits, any range of hashes is a fair share of the keys: a task takes the rows of
-its range from every segment by two binary searches, and no row ever has to be moved to a bucket.
+A segment is sorted by ``(h, t)``: a hash of the join key and the event time.  Hashes are uniform over 64 bits, so any
+range of them is a fair share of the keys.  A task finds the rows of its range in every segment by two binary searches;
+no row is moved between tasks::
 
     h   0 ------------------------------------------------------------ 2**64
         |      task 0      |      task 1      |      task 2      |  ...
 
-For a key of one integer the hash is a bijection (`mix`), so equal hashes are equal keys.  For any other key
-it is a digest, and `penstock.kernels.probe` compares the keys themselves.
+For a key of one integer the hash is a bijection (`mix`), so equal hashes mean equal keys.  For any other key it is a
+digest, and the keys themselves are compared too (`penstock.kernels.column_checks`).
+
+Without a key, any two rows may be partners.  Then each task takes a share of the *probing* rows and all *probed* rows::
+
+    rows of a new segment, by time     a0 a1 a2 a3 a4 a5 a6
+    task that probes with the row       0  1  2  0  1  2  0
+    probed by each of them             all segments of the other stream
+
+Probing rows are dealt one by one.  A segment is sorted by time, and the rows at its young end may have far fewer
+partners than those at its old end, so ranges of neighbours would be unfair.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numba import njit
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def mix(keys: Ints) -> Hashes:
-    """Scatter integers over 64 bits, one to one (the finaliser of splitmix64).
+    """Hash integers to 64 bits, one to one (the finaliser of splitmix64).
 
     >>> hashes = mix(np.arange(1000))
     >>> len(set(hashes.tolist()))
@@ -37,7 +46,7 @@ def mix(keys: Ints) -> Hashes:
 
 
 @njit(cache=True, nogil=True)
-def _mix(keys: Any) -> Any:
+def _mix(keys):
     out = np.empty(keys.size, np.uint64)
     for i in range(keys.size):
         x = np.uint64(keys[i]) + np.uint64(0x9E3779B97F4A7C15)
@@ -48,7 +57,7 @@ def _mix(keys: Any) -> Any:
 
 
 def digests(keys: Ints, bits: int = 64) -> Hashes:
-    """Scatter digests of keys, of which so many bits are used; fewer than 64 only where a test wants collisions.
+    """Hash digests of keys to `bits` bits; tests use fewer than 64 to get collisions.
 
     >>> few = digests(np.array([1, 2]), bits=8)
     >>> (few << np.uint64(8)).tolist()
@@ -61,7 +70,7 @@ _ALL_BITS = 64
 
 
 def unmixed(hashes: Hashes) -> Ints:
-    """Give the integers that were scattered.
+    """Return the integers of some hashes.
 
     >>> unmixed(mix(np.array([0, -1, 1 << 62]))).tolist()
     [0, -1, 4611686018427387904]
@@ -70,7 +79,7 @@ def unmixed(hashes: Hashes) -> Ints:
 
 
 @njit(cache=True, nogil=True)
-def _unmixed(hashes: Any) -> Any:
+def _unmixed(hashes):
     out = np.empty(hashes.size, np.int64)
     for i in range(hashes.size):
         x = hashes[i]
@@ -82,7 +91,7 @@ def _unmixed(hashes: Any) -> Any:
 
 
 def hash_range(part: int, parts: int) -> tuple[int, int]:
-    """Give the hashes ``[first, last]`` (inclusive) that belong to one of `parts` equal shares.
+    """Return the range ``[first, last]`` (inclusive) of hashes of one of `parts` equal shares.
 
     >>> hash_range(0, 2), hash_range(1, 2)
     ((0, 9223372036854775807), (9223372036854775808, 18446744073709551615))
@@ -93,7 +102,7 @@ def hash_range(part: int, parts: int) -> tuple[int, int]:
 
 
 def rows_in_range(hashes: Hashes, first: int, last: int) -> slice:
-    """Find the rows of a sorted segment whose hash lies in ``[first, last]``.
+    """Return the rows of a sorted segment whose hash is in ``[first, last]``.
 
     >>> rows_in_range(np.array([1, 5, 5, 9], np.uint64), 5, 8)
     slice(1, 3, None)
@@ -105,14 +114,14 @@ def rows_in_range(hashes: Hashes, first: int, last: int) -> slice:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """What one of `parts` tasks takes of a unit."""
+    """The share of one of `parts` tasks in a unit."""
 
     part: int
     parts: int
     keyed: bool
 
     def probed(self, hashes: Hashes) -> slice:
-        """Find the rows of a segment that are looked up in this task.
+        """Return the rows of a segment that this task searches.
 
         >>> import numpy as np
         >>> Division(1, 2, keyed=True).probed(np.array([1, 1 << 63], np.uint64))
@@ -125,9 +134,9 @@ class Division:
         return rows_in_range(hashes, *hash_range(self.part, self.parts))
 
     def probing(self, hashes: Hashes, number: int = 0) -> slice:
-        """Find the rows of the unit's segment `number` that look for partners in this task.
+        """Return the rows of the unit's segment `number` whose partners this task finds.
 
-        The first row of each segment goes to another task, so that segments of few rows are dealt out too.
+        The first row of each segment goes to another task, so that small segments are divided too.
 
         >>> import numpy as np
         >>> [Division(part, 2, keyed=False).probing(np.zeros(5, np.uint64)) for part in range(2)]

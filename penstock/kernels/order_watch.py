@@ -1,28 +1,29 @@
-"""How far out of order a stream is, watched in bounded memory as it arrives (paper 5, Definition 2.2).
+"""The disorder of a stream, measured in bounded memory as rows arrive (paper 5, Definition 2.2).
 
-The scrambling k is the most positions by which a row comes after one that is not smaller.  For a row the farthest such
-one is where the *front*, the largest value so far, first reached it; so all there is to know are the front's steps::
+The *scrambling* k is the maximum displacement: how many positions may lie between a row and an earlier row with an
+equal or larger value.  The farthest such row is the one at which the *front*, the largest value so far, reached the
+row's value.  So the steps of the front are sufficient::
 
     position   1    2    3    4    5    6    7
     value      1    4    2    2    3    5    9
     front      1    4    4    4    4    5    9       steps at 1, 2, 6, 7
-                    └── k = 3 ──┘                    the 3 at position 5 is not above the 4 that came at position 2
+                    └── k = 3 ──┘                    the 3 at position 5 is below the 4 at position 2
 
-To put two pieces of a stream together, the later one's *tail* is needed too: the last position at which a value, or a
-smaller one, came.  Steps that are far away are put together, to within a share `PRECISION` of their distance: there are
-O(log rows) of them, and what is measured is never below the truth, and above it by that share at most.
+To merge two pieces of a stream, the *tail* of the later one is needed too: the last position of each value, or of a
+smaller one.  Distant steps are merged if they are within a share `PRECISION` of their distance.  So there are O(log
+rows) steps, and the measured scrambling is never below the true one, and above it by that share at most.
 
-What a join has to remember follows from fronts alone.  A row still to come from S_j is above all but the last k_j rows
-of S_j, so rows of S_i before the first that is above the front at ``n_j - k_j`` meet nobody any more (`rows_done`)::
+The rows that a join must keep follow from the fronts.  A later row of S_j is above all but the last k_j rows of S_j, so
+rows of S_i before the first that is above the front at ``n_j - k_j`` have no later partner (`rows_done`)::
 
     S_j   ......... front here: 57 ......│ the last k_j rows │ to come: all above 57
     S_i   ... 51 55 57 │ 58 54 60 61 ....................... │
-          nobody needs │ kept: from the first that is above 57
+          not needed   │ kept: from the first that is above 57
 
-That is never more than Eq. 7 asks for, and needs neither rates nor lags: what came meanwhile is counted, not estimated.
+This keeps at most the rows of Eq. 7, and needs neither rates nor lags.
 
 In:  values of the ordered attribute, as integers, in the order of arrival.
-Out: `Order`, a small frozen value that a commit can hold.  Positions begin at 1.
+Out: `Order`, a small frozen value for commits.  Positions begin at 1.
 """
 
 from __future__ import annotations
@@ -42,18 +43,17 @@ if TYPE_CHECKING:
     Columns = tuple[Ints, Ints, Ints]
 
 PRECISION = 1 / 16
-"""The share of its distance by which the position of a step may be off."""
-
+"""The maximum error of a step's position, as a share of its distance."""
 
 HEADROOM = 1 / 8
-"""How much farther out of order than it was a stream is expected to be yet, as a share (`penstock lab p5-fig5`)."""
+"""The expected growth of a stream's scrambling, as a share."""
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
-    """Steps of a staircase, ascending: each stands for those from its `first` position to its `last`, and has a value.
+class Staircase:
+    """Ascending steps; each covers the positions from `first` to `last`, and has one value.
 
-    Of a front it is the largest of their values, which is reached at `last`; of a tail the smallest, seen at `first`.
+    For a front that is their largest value, reached at `last`; for a tail the smallest, at `first`.
     """
 
     first: tuple[int, ...] = ()
@@ -61,13 +61,13 @@ class Steps:
     value: tuple[int, ...] = ()
 
     def arrays(self) -> Columns:
-        """Give them as arrays."""
+        """Return the steps as arrays."""
         return np.array(self.first, np.int64), np.array(self.last, np.int64), np.array(self.value, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is known of the order of some rows: how many, their scrambling, and the steps of their front and tail.
+    """The order of some rows: their number, their scrambling, and the steps of their front and tail.
 
     >>> Order.of(np.array([1, 4, 2, 2, 3, 5, 9])).scrambling
     3
@@ -77,12 +77,12 @@ class Order:
 
     rows: int = 0
     scrambling: int = 0
-    front: Steps = Steps()
-    tail: Steps = Steps()
+    front: Staircase = Staircase()
+    tail: Staircase = Staircase()
 
     @classmethod
     def of(cls, values: Ints, positions: Ints | None = None, rows: int | None = None) -> Order:
-        """Look at rows in the order of arrival, at the given positions among so many if some rows have no value.
+        """Measure rows in the order of arrival; `positions` and `rows` are given if some rows have no value.
 
         >>> order = Order.of(np.array([4, 2]), np.array([2, 5]), rows=6)
         >>> order.rows, order.scrambling
@@ -105,15 +105,15 @@ class Order:
         )
 
     def then(self, values: Ints) -> Order:
-        """Add rows that arrived next, of which no earlier piece will be asked for: the tail is let go."""
+        """Add rows that arrived next, to a piece that begins the stream: its tail is not needed."""
         return self.merged(Order.of(values)).settled()
 
     def settled(self) -> Order:
-        """Give the same for a piece with which the stream begins: its tail is not needed."""
-        return replace(self, tail=Steps())
+        """Return the piece without its tail, which is not needed if the stream begins with it."""
+        return replace(self, tail=Staircase())
 
     def merged(self, later: Order) -> Order:
-        """Put two pieces of a stream together, the second right behind the first."""
+        """Merge two successive pieces of a stream."""
         if not self.rows or not later.rows:
             return later if not self.rows else self
         rows = self.rows + later.rows
@@ -131,7 +131,7 @@ class Order:
         )
 
     def expected(self, headroom: float = HEADROOM) -> int:
-        """Give the scrambling to reckon with: what was seen, and some more while not all has been seen.
+        """Return the measured scrambling with some headroom.
 
         >>> Order(rows=1000, scrambling=80).expected()
         90
@@ -140,7 +140,7 @@ class Order:
 
     @property
     def ends(self) -> tuple[int, int] | None:
-        """Give the lowest and the highest value of a piece whose tail is there; None if no row has one.
+        """Return the minimum and maximum of a piece that has a tail; None if no row has a value.
 
         >>> Order.of(np.array([4, 2, 9, 7])).ends
         (2, 9)
@@ -148,7 +148,7 @@ class Order:
         return (self.tail.value[0], self.front.value[-1]) if self.tail.value else None
 
     def front_at(self, position: int) -> int | None:
-        """Give a value that the front had reached by a position, the largest that is known; None if there is none.
+        """Return the largest known value that the front had reached by a position; None if there is none.
 
         >>> order = Order.of(np.array([1, 4, 2, 2, 3, 5, 9]))
         >>> order.front_at(4), order.front_at(7), order.front_at(0)
@@ -158,7 +158,7 @@ class Order:
         return self.front.value[place - 1] if place else None
 
     def highest_of(self, rows: int) -> int | None:
-        """Return a value that none of the first so many rows is above, the least that is known; None: they have none.
+        """Return the least known upper bound of the first so many rows; None if none of them has a value.
 
         >>> order = Order.of(np.array([1, 4, 2, 2, 3, 5, 9]))
         >>> order.highest_of(5), order.highest_of(7), order.highest_of(0)
@@ -180,38 +180,36 @@ class Order:
 def rows_done(
     orders: Sequence[Order], scrambling: Sequence[int] | None = None, *, rounded: bool = False
 ) -> tuple[int, ...]:
-    """Say for each stream of a join how many of its first rows no row still to come can meet.
+    """Return for each stream of a join the number of its first rows that have no later partner.
 
-    By the scrambling of each stream as measured, or as it is known.  Where it is right, nothing is missed.  Where
-    values were `rounded`, a row still to come may be equal to one that it is above.
+    `scrambling` replaces the measured one.  If it is correct, no result is missed.  If values were `rounded`, a later
+    row may equal a value that it is above.
 
     >>> slow, fast = Order.of(np.array([1, 2, 3])), Order.of(np.arange(1, 10))
     >>> rows_done([slow, fast]), rows_done([slow, fast], [1, 7])
     ((3, 3), (2, 2))
     """
-    known = scrambling if scrambling is not None else [each.scrambling for each in orders]
-    fronts = [each.front_at(each.rows - k) for each, k in zip(orders, known, strict=True)]
-    fronts = [None if each is None else each - rounded for each in fronts]
-    return tuple(
-        min(_passed(order, front) for j, front in enumerate(fronts) if j != i)
-        for i, order in enumerate(orders)
-    )
+    known = scrambling if scrambling is not None else [order.scrambling for order in orders]
+    fronts = [order.front_at(order.rows - k) for order, k in zip(orders, known, strict=True)]
+    fronts = [None if front is None else front - rounded for front in fronts]
+    return rows_below(orders, fronts)
 
 
 def rows_below(orders: Sequence[Order], passed: Sequence[int | None]) -> tuple[int, ...]:
-    """Say the same where it is known of each stream which value all rows still to come are above; None: of none.
+    """Return the same, if each later row of a stream is known to be above a value; None: no such value.
 
     >>> slow, fast = Order.of(np.array([1, 2, 3])), Order.of(np.arange(1, 10))
     >>> rows_below([slow, fast], [3, 9]), rows_below([slow, fast], [None, 9])
     ((3, 3), (3, 0))
     """
     return tuple(
-        min(_passed(order, each) for j, each in enumerate(passed) if j != i) for i, order in enumerate(orders)
+        min(_passed(order, value) for j, value in enumerate(passed) if j != i)
+        for i, order in enumerate(orders)
     )
 
 
 def lag_at_most(own: Order, other: Order, scrambling: int | None = None) -> int:
-    """Bound the lag from one stream to another (Definition 2.6), which the rows still to come decide, from above.
+    """Return an upper bound of the lag from one stream to another (Definition 2.6).
 
     >>> lag_at_most(Order.of(np.arange(1, 10)), Order.of(np.array([1, 2, 3])))
     7
@@ -224,29 +222,28 @@ def _passed(order: Order, front: int | None) -> int:
     return 0 if front is None else order.rows_up_to(front)
 
 
-def _steps(first: Ints, last: Ints, value: Ints) -> Steps:
-    return Steps(tuple(first.tolist()), tuple(last.tolist()), tuple(value.tolist()))
+def _steps(first: Ints, last: Ints, value: Ints) -> Staircase:
+    return Staircase(tuple(first.tolist()), tuple(last.tolist()), tuple(value.tolist()))
 
 
 def _moved(steps: Columns, rows: int) -> Columns:
-    """Move steps on by so many positions."""
     return steps[0] + rows, steps[1] + rows, steps[2]
 
 
 def _chosen(steps: Columns, which: np.ndarray) -> Columns:
-    first, last, value = (each[which] for each in steps)
+    first, last, value = (column[which] for column in steps)
     return first, last, value
 
 
 def _appended(steps: Columns, more: Columns, which: np.ndarray) -> Columns:
-    """Append some steps of another staircase."""
+    """Append the selected steps of another staircase."""
     pairs = zip(steps, _chosen(more, which), strict=True)
-    first, last, value = (np.concatenate(each) for each in pairs)
+    first, last, value = (np.concatenate(column) for column in pairs)
     return first, last, value
 
 
 def _across(front: Columns, tail: Columns) -> int:
-    """Give the farthest that a row of a tail is behind one of a front that is not smaller; 0 if none is."""
+    """Return the maximum displacement of a row of a tail behind a row of a front; 0 if there is none."""
     place = np.searchsorted(front[2], tail[2])
     met = place < front[2].size
     return int((tail[1][met] - front[0][place[met]]).max(initial=0))
@@ -254,7 +251,7 @@ def _across(front: Columns, tail: Columns) -> int:
 
 @njit(cache=True, nogil=True)
 def _thin_front(first, last, value, rows, share):
-    """Put steps together, from the newest to the oldest, while they span no more than a share of their distance."""
+    """Merge steps, from the newest to the oldest, while they span no more than a share of their distance."""
     out = np.empty((3, first.size), np.int64)
     size, newest = 0, first.size - 1
     while newest >= 0:
@@ -272,7 +269,7 @@ def _thin_front(first, last, value, rows, share):
 
 @njit(cache=True, nogil=True)
 def _thin_tail(first, last, value, share):
-    """Put steps together, from the oldest to the newest, while they span no more than a share of the way to them."""
+    """Merge steps, from the oldest to the newest, while they span no more than a share of their position."""
     out = np.empty((3, first.size), np.int64)
     size, oldest = 0, 0
     while oldest < first.size:

@@ -1,18 +1,18 @@
-"""Find the pairs of a batch and a segment, each with the slice it falls in.
+"""Find the pairs of a batch and a segment, each with its slice.
 
-Both inputs are sorted by ``(h, t)``, so the partners of a batch row are one run of consecutive
-segment rows, and the runs of successive batch rows only ever move forward::
+Both inputs are sorted by ``(h, t)``, so the partners of a batch row are one run of consecutive segment rows, and the
+runs of successive batch rows only move forward::
 
     batch     (h=7, t=100) -----.        window: -10 < T_state - T_batch < 10
                                 v
     segment   ... (7, 85) [(7, 91) (7, 99) (7, 104)] (7, 110) (9, 3) ...
                            ^ first           count = 3
 
-Two pointers walk the segment with galloping steps, so a probe costs O(batch · log(segment / batch)) however
-large the segment is, and reads only the pages it lands on.
+Two pointers move through the segment in galloping steps.  So a probe costs O(batch · log(segment / batch)), and reads
+only the pages that it touches.
 
-The *difference* of a pair is always ``T_right - T_left``; `Batch side` says which of the two the batch is.
-The chain's cuts divide the differences into slices; a pair's *level* is the number of its slice.
+The *difference* of a pair is always ``T_right - T_left``; `batch_is_left` states the side of the batch.  The chain's
+cuts divide the differences into slices; a pair's *level* is the number of its slice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numba import njit
 
-from penstock.kernels import width
+from penstock import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,19 +34,13 @@ if TYPE_CHECKING:
 
 _Number = TypeVar("_Number", bound=np.generic)
 
-MOST_PAIRS = 1 << 20
-"""Pairs made in one go: bounds the memory of a probe whatever the multiplicity of a key.
-
-Where hundreds of queries make sets wide, fewer: as many as have `penstock.kernels.width.MOST_BYTES` of them.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows of one stream in segment order: hash, event time (µs), and pattern of predicate bits.
 
-    `pattern` numbers the distinct combinations of predicate bits in this segment; it is None where no
-    query has a predicate on the stream.
+    `pattern` is the number of a row's combination of predicate bits in this segment; None if no query has a predicate
+    on the stream.
     """
 
     h: Hashes
@@ -54,13 +48,13 @@ class Rows:
     pattern: NDArray[np.int32] | None = None
 
     def part(self, rows: slice | Ints) -> Rows:
-        """Take some rows, in order: neighbours without copying, others packed."""
+        """Return some rows, in order: neighbours without copying, others packed."""
         pattern = None if self.pattern is None else _packed(self.pattern[rows])
         return Rows(_packed(self.h[rows]), _packed(self.t[rows]), pattern)
 
 
 def _packed(column: NDArray[_Number]) -> NDArray[_Number]:
-    """Give a column packed and read-only, like a mapped segment's: for any other type a kernel would be compiled."""
+    """Return a packed, read-only column, like that of a mapped segment; other types need another compiled kernel."""
     if column.flags.c_contiguous and not column.flags.writeable:
         return column
     packed = np.ascontiguousarray(column)
@@ -69,7 +63,7 @@ def _packed(column: NDArray[_Number]) -> NDArray[_Number]:
 
 
 def _rows_of_whole(rows: Ints, part: slice | Ints) -> Ints:
-    """Turn row numbers of a part into those of the whole; `rows` may be overwritten."""
+    """Convert row numbers of a part to those of the whole; `rows` may be overwritten."""
     if not isinstance(part, slice):
         return part[rows]
     if part.step not in {None, 1}:
@@ -81,10 +75,10 @@ def _rows_of_whole(rows: Ints, part: slice | Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Some pairs: row numbers in batch and segment, the level of each, and the queries that want it.
+    """Some pairs: row numbers in batch and segment, the level of each, and the set of its queries.
 
-    `sets` is None when every query wants every pair of its slices; else it has one row per pair and one
-    64-bit word per 64 queries.
+    `sets` is None if every query takes every pair of its slices; else it has one row per pair and one 64-bit word per
+    64 queries.
     """
 
     batch: Ints
@@ -93,21 +87,21 @@ class Pairs:
     sets: NDArray[np.uint64] | None = None
 
     def __len__(self) -> int:
-        """Count the pairs."""
+        """Return the number of pairs."""
         return self.batch.size
 
     def moved(self, batch: slice | Ints, state: slice | Ints) -> Pairs:
-        """Give the same pairs by row numbers of the whole segments, of which these parts were probed."""
+        """Return the same pairs with row numbers of the whole segments, of which these parts were probed."""
         return Pairs(
             _rows_of_whole(self.batch, batch), _rows_of_whole(self.state, state), self.level, self.sets
         )
 
     def lifted(self, by: int) -> Pairs:
-        """Give the same pairs with levels of the whole chain, of which levels from `by` on were probed."""
+        """Return the same pairs with levels of the whole chain, of which levels from `by` on were probed."""
         return Pairs(self.batch, self.state, self.level + np.int16(by), self.sets)
 
     def by_level(self) -> Pairs:
-        """Give the same pairs level by level, in their order otherwise; none of them has a set.
+        """Return the same pairs ordered by level; none of them has a set.
 
         >>> pairs = Pairs(np.array([5, 6, 7]), np.array([1, 2, 3]), np.array([2, 0, 2], np.int16)).by_level()
         >>> pairs.batch.tolist(), pairs.state.tolist(), pairs.level.tolist()
@@ -118,17 +112,17 @@ class Pairs:
         return Pairs(*_by_level(self.batch, self.state, self.level)) if len(self) else self
 
     def only(self, these: NDArray[np.bool_] | slice) -> Pairs:
-        """Keep some of the pairs; neighbours without copying."""
+        """Return some of the pairs; neighbours without copying."""
         sets = None if self.sets is None else self.sets[these]
         return Pairs(self.batch[these], self.state[these], self.level[these], sets)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which queries want a pair: by its level, by the batch row's pattern and by the segment row's.
+    """The query sets of levels, of patterns of batch rows, and of patterns of segment rows.
 
-    Each table holds one query set (a row of 64-bit words) per level or pattern; a pair is wanted by the
-    intersection of its three sets, and is dropped where that is empty.
+    Each table has one set (a row of 64-bit words) per level or pattern.  A pair's queries are the intersection of its
+    three sets; a pair without queries is dropped.
     """
 
     by_level: NDArray[np.uint64]
@@ -147,8 +141,8 @@ def probe(
 ) -> Iterator[Pairs]:
     """Yield the pairs of `batch` and `state` whose difference lies in ``[cuts[0], cuts[-1])``.
 
-    `cuts` ascend; level ``k`` is ``[cuts[k], cuts[k + 1])``.  Unless told not to `narrow`, a batch row looks no
-    farther than the queries that accept it.
+    `cuts` ascend; level ``k`` is ``[cuts[k], cuts[k + 1])``.  With `narrow`, the run of a batch row is limited to the
+    windows of the queries that accept the row.
 
     >>> left = Rows(np.array([7, 8], np.uint64), np.array([100, 100]))
     >>> right = Rows(np.array([7, 7, 7, 9], np.uint64), np.array([85, 95, 104, 99]))
@@ -171,12 +165,12 @@ def probe(
 
 
 def portions(first: Ints, count: Ints, wanted: Wanted | None = None) -> Iterator[tuple[slice, Ints, Ints]]:
-    """Cut the runs of batch rows into portions of at most `MOST_PAIRS` pairs; a row with more has several.
+    """Divide runs into portions of at most `limits.MAX_PROBE_PAIRS` pairs; a long run has several.
 
     >>> [(rows, runs.tolist()) for rows, _, runs in portions(np.array([0, 0]), np.array([2, 3]))]
     [(slice(0, 2, None), [2, 3])]
     """
-    most = MOST_PAIRS if wanted is None else _most_pairs(wanted.by_level.shape[1])
+    most = limits.MAX_PROBE_PAIRS if wanted is None else _most_pairs(wanted.by_level.shape[1])
     total = np.cumsum(count)
     start, done = 0, 0
     while start < count.size and done < total[-1]:
@@ -192,8 +186,8 @@ def portions(first: Ints, count: Ints, wanted: Wanted | None = None) -> Iterator
 
 
 def _most_pairs(words: int) -> int:
-    """Say how many pairs with sets of so many words are made in one go."""
-    return max(1, min(MOST_PAIRS, width.MOST_BYTES // (8 * words)))
+    """Return the number of pairs per portion, for sets of so many words."""
+    return max(1, min(limits.MAX_PROBE_PAIRS, limits.MAX_PIECE_BYTES // (8 * words)))
 
 
 def _fill(
@@ -206,7 +200,6 @@ def _fill(
     sign: int,
     wanted: Wanted | None,
 ) -> Pairs:
-    """Lay out the pairs of some batch rows."""
     if wanted is None:
         return Pairs(*_expand(batch.t[rows], state.t, starts, counts, cuts, sign, rows.start))
     zero = np.zeros(1, np.int32)
@@ -225,8 +218,7 @@ def _fill(
 
 
 @njit(cache=True, nogil=True)
-def _by_level(batch: Any, state: Any, level: Any) -> Any:
-    """Lay pairs out level by level."""
+def _by_level(batch, state, level):
     ends = np.zeros(level.max() + 2, np.int64)
     for i in range(level.size):
         ends[level[i] + 1] += 1
@@ -243,13 +235,12 @@ def _by_level(batch: Any, state: Any, level: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _before(h: Any, t: Any, i: Any, key: Any, time: Any) -> Any:
-    """Say whether row i sorts before (key, time)."""
+def _before(h, t, i, key, time):
     return h[i] < key or (h[i] == key and t[i] < time)
 
 
 @njit(cache=True, nogil=True)
-def gallop(h: Any, t: Any, start: Any, key: Any, time: Any) -> Any:
+def gallop(h, t, start, key, time) -> Any:
     """Find the first row at or after `start` that does not sort before (key, time)."""
     size = h.size
     step = 1
@@ -270,8 +261,8 @@ def gallop(h: Any, t: Any, start: Any, key: Any, time: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _runs(batch_h: Any, batch_t: Any, state_h: Any, state_t: Any, since: Any, until: Any) -> Any:
-    """For each batch row: where its run of partners begins, and how long it is."""
+def _runs(batch_h, batch_t, state_h, state_t, since, until):
+    """Return the start and length of the run of each batch row."""
     first = np.empty(batch_h.size, np.int64)
     count = np.empty(batch_h.size, np.int64)
     start = 0
@@ -287,8 +278,8 @@ def _runs(batch_h: Any, batch_t: Any, state_h: Any, state_t: Any, since: Any, un
 
 
 @njit(cache=True, nogil=True)
-def _reach(by_level: Any, by_batch: Any, cuts: Any, sign: Any) -> Any:
-    """For each pattern: how far from the batch row the partners of its queries lie, ``[since, until)``."""
+def _reach(by_level, by_batch, cuts, sign):
+    """Return, by pattern, the range ``[since, until)`` of partners of its queries, relative to the batch row."""
     patterns, words = by_batch.shape
     reach = np.zeros((patterns, 2), np.int64)
     for p in range(patterns):
@@ -306,10 +297,8 @@ def _reach(by_level: Any, by_batch: Any, cuts: Any, sign: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _narrow(
-    first: Any, count: Any, batch_t: Any, pattern: Any, state_h: Any, state_t: Any, reach: Any
-) -> None:
-    """Shorten each run to what the queries that accept the batch row can reach."""
+def _narrow(first, count, batch_t, pattern, state_h, state_t, reach):
+    """Shorten each run to the windows of the queries that accept the batch row."""
     for i in range(first.size):
         if count[i] == 0:
             continue
@@ -324,8 +313,8 @@ def _narrow(
 
 
 @njit(cache=True, nogil=True)
-def _level(cuts: Any, difference: Any, level: Any) -> Any:
-    """Find the slice of a difference, starting from the slice of a neighbouring pair."""
+def _level(cuts, difference, level):
+    """Return the slice of a difference; the search begins at the slice of the pair before."""
     while difference < cuts[level]:
         level -= 1
     while difference >= cuts[level + 1]:
@@ -334,8 +323,7 @@ def _level(cuts: Any, difference: Any, level: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _expand(batch_t: Any, state_t: Any, first: Any, count: Any, cuts: Any, sign: Any, offset: Any) -> Any:
-    """Write out every pair of the runs with its level."""
+def _expand(batch_t, state_t, first, count, cuts, sign, offset):
     total = count.sum()
     batch_row = np.empty(total, np.int64)
     state_row = np.empty(total, np.int64)
@@ -353,18 +341,8 @@ def _expand(batch_t: Any, state_t: Any, first: Any, count: Any, cuts: Any, sign:
 
 
 @njit(cache=True, nogil=True)
-def _expand_wanted(
-    batch_t: Any,
-    batch_pattern: Any,
-    state_t: Any,
-    state_pattern: Any,
-    runs: Any,
-    cuts: Any,
-    sign: Any,
-    offset: Any,
-    tables: Any,
-) -> Any:
-    """Write out the pairs of the runs that some query wants, with the set of those queries."""
+def _expand_wanted(batch_t, batch_pattern, state_t, state_pattern, runs, cuts, sign, offset, tables):
+    """Write the pairs of the runs that have a query, with their sets."""
     first, count = runs
     by_level, by_batch, by_state = tables
     words = by_level.shape[1]

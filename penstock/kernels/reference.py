@@ -1,9 +1,8 @@
-"""What the join means, in nested loops: every faster path is tested against this page.
+"""The definition of the join as nested loops: every faster implementation is tested against it.
 
-A pair ``(left, right)`` is a result of a query when both rows have the same non-null key, each
-satisfies the query's predicate on its own stream, and the difference of their event times lies in
-the query's window; or, where windows count rows, the number of rows between them (`difference_in_rows`).
-Nothing here is fast, and nothing here shares code with what is.
+A pair ``(left, right)`` is a result of a query if both rows have the same non-null key, each satisfies the query's
+predicate on its own stream, and the difference of their event times is in the query's window; or, where windows count
+rows, the number of rows between them (`difference_in_rows`).  This module shares no code with the implementation.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A row as the reference sees it: key (None for null), event time in µs, and a name to tell it by."""
+    """A row of the reference: key (None for null), event time in µs, and a name."""
 
     key: Hashable | None
     time: int
@@ -28,22 +27,20 @@ class Event:
 
 
 def _always(_row: Event) -> bool:
-    """Accept every row."""
     return True
 
 
 def _in_time(left: Event, right: Event) -> int:
-    """Give the difference of two event times."""
     return right.time - left.time
 
 
 def difference_in_rows(
     left_times: Collection[int], right_times: Collection[int], rows: tuple[bool, bool] = (True, True)
 ) -> Callable[[Event, Event], int]:
-    """Measure the difference of a pair in rows of the older row's stream, on the sides where windows count them.
+    """Return a measure of pairs in rows of the older row's stream, on the sides where windows count rows.
 
-    The times are those of all rows of either stream.  Rows of equal time go in and out together, so nothing depends on
-    the order of arrival; at equal times the left row is the older.
+    The times are those of all rows of either stream.  Rows of equal time enter and leave a window together, so the
+    order of arrival does not matter; at equal times the left row is the older.
 
     >>> measure = difference_in_rows([0, 3, 3, 8], [5, 6])
     >>> measure(Event(7, 0), Event(7, 5)), measure(Event(7, 3), Event(7, 5)), measure(Event(7, 8), Event(7, 5))
@@ -68,7 +65,7 @@ def nested_loop_join(
     keep_right: Callable[[Event], bool] = _always,
     difference: Callable[[Event, Event], int] = _in_time,
 ) -> Counter[tuple[Event, Event]]:
-    """Join two bags of rows in one window, counting each pair as often as it occurs.
+    """Join two bags of rows in one window; count each pair as often as it occurs.
 
     >>> from penstock.sql.query import Range
     >>> pairs = nested_loop_join([Event(7, 0)], [Event(7, 9), Event(7, 10), Event(8, 5)], Range.window(10, 10))
@@ -86,10 +83,10 @@ def nested_loop_join(
 
 
 def rows_needed(rows: Iterable[Event], reach: Callable[[Event], int | None], watermark: int) -> int:
-    """Count the rows that a partner still to come can reach: the least state any join can hold.
+    """Count the rows that may have a later partner: the minimum state of any join.
 
-    `reach(row)` is how far beyond the row's own time a partner may lie (None: no query wants the row), and
-    no partner older than `watermark` (that of the other stream) will come any more.
+    `reach(row)` is the maximum difference between the row's time and a partner's (None: no query accepts the row).  No
+    partner older than `watermark`, that of the other stream, will arrive.
 
     >>> rows_needed([Event(1, 0), Event(1, 5)], lambda row: 10, watermark=11)
     1

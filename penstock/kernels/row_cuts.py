@@ -1,15 +1,14 @@
 """Find the pairs of a batch and a segment in windows that count rows.
 
-A count of rows cannot be subtracted from a time.  But a row's position in its stream never falls as time goes on, so
-for each batch row every cut of the chain stands at one certain event time of its partner: its *cut times*.
-Partners are found and sorted into slices by event time alone, as segments are sorted::
+Positions of rows rise with their event times.  So for each batch row, every cut of the chain corresponds to one event
+time of the partner, the *cut time*.  Partners are then found and sorted into slices by event time::
 
     A [ROWS 2] ⋈ B [ROWS 3], b at 20 probes A         A at   3   8   9   15  |  22
                                                              x   x   [   ]  20
     cut_times (A)   two rows back: 9        b itself: 20         partners: 9, 15
 
-A cut time is the time of a certain row: the batch row's own position, shifted by the cut, looked up in the order of the
-stream.  That is one look into an array, however large the state is.
+A cut time is the time of the row at the batch row's own position, shifted by the cut.  It takes one array access,
+whatever the size of the state.
 
 In:  rows sorted by ``(h, t)``, and a `RowCuts` of cut times from the oldest partner to the youngest.
 Out: `Pairs` with their levels, as `penstock.kernels.probe` gives them for windows of time.
@@ -18,7 +17,7 @@ Out: `Pairs` with their levels, as `penstock.kernels.probe` gives them for windo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
@@ -34,15 +33,15 @@ if TYPE_CHECKING:
     from penstock.kernels.probe import Rows, Wanted
 
 ON_TIME, ON_LEFT, ON_RIGHT = 0, 1, 2
-"""What a cut time is measured in: time, rows of the left stream, or rows of the right one."""
+"""The unit of a cut: time, rows of the left stream, or rows of the right stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowCuts:
-    """The cut times of every batch row, ascending, and the level between each two.
+    """The cuts, ascending, and the level between each two.
 
-    On time, a cut time is the row's own time plus `shift`.  On rows, it is ``marks[shift + n]`` where n counts the rows
-    of that stream since `start`, up to and with the batch row's time; `left` and `right` are those rows' times.
+    For a cut in time, the cut time is the row's own time plus `shift`.  For a cut in rows, it is ``marks[shift + n]``,
+    where n is the number of rows of that stream up to the batch row's time; `left` and `right` are these rows' times.
     """
 
     kind: NDArray[np.int8]
@@ -53,7 +52,7 @@ class RowCuts:
     right: Ints
 
     def cut_times(self, t: int) -> Ints:
-        """Give the cut times of a batch row at time t.
+        """Return the cut times of a batch row at time t.
 
         >>> times = np.array([3, 8, 9, 15])
         >>> marks, level = np.array([-9, -9, 3, 8, 9]), np.array([0])
@@ -77,7 +76,7 @@ def probe_row_cuts(
     state_times: tuple[int, int],
     wanted: Wanted | None = None,
 ) -> Iterator[Pairs]:
-    """Yield the pairs of `batch` and `state` between the first and last cut time, of rows in the given times only.
+    """Yield the pairs of `batch` and `state` between the first and the last cut time, of rows in the given times.
 
     Both ranges of times are ``first .. last``, the last included.
     """
@@ -85,7 +84,7 @@ def probe_row_cuts(
     cut_times = row_cuts.kind, row_cuts.shift, row_cuts.marks
     first, count = _runs(batch.h, batch.t, state.h, state.t, counts, cut_times, batch_times, state_times)
     for rows, *runs in portions(first, count, wanted):
-        portion_counts = tuple(each[rows] for each in counts)
+        portion_counts = tuple(side[rows] for side in counts)
         pairs = Pairs(
             *_expand(
                 batch.t[rows], state.t, tuple(runs), portion_counts, cut_times, row_cuts.levels, rows.start
@@ -98,7 +97,7 @@ def probe_row_cuts(
 
 
 def _choose(pairs: Pairs, batch: Rows, state: Rows, wanted: Wanted) -> Pairs:
-    """Keep the pairs that some query wants, and say which."""
+    """Return the pairs that have a query, with their sets."""
     sets = wanted.by_level[pairs.level]
     for rows, numbers, table in (
         (batch, pairs.batch, wanted.by_batch),
@@ -109,8 +108,8 @@ def _choose(pairs: Pairs, batch: Rows, state: Rows, wanted: Wanted) -> Pairs:
 
 
 @njit(cache=True, nogil=True)
-def _cut_time(cut: Any, t: Any, left: Any, right: Any, cut_times: Any) -> Any:
-    """Give one cut time of a batch row at time t that so many rows of each stream precede."""
+def _cut_time(cut, t, left, right, cut_times):
+    """Return one cut time of a batch row at time t, with so many rows of each stream before it."""
     kind, shift, marks = cut_times
     if kind[cut] == ON_TIME:
         return t + shift[cut]
@@ -118,17 +117,7 @@ def _cut_time(cut: Any, t: Any, left: Any, right: Any, cut_times: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _runs(
-    batch_h: Any,
-    batch_t: Any,
-    state_h: Any,
-    state_t: Any,
-    counts: Any,
-    cut_times: Any,
-    batch_times: Any,
-    state_times: Any,
-) -> Any:
-    """For each batch row: where its run of partners begins, and how long it is."""
+def _runs(batch_h, batch_t, state_h, state_t, counts, cut_times, batch_times, state_times):
     left, right = counts
     last = cut_times[0].size - 1
     first = np.zeros(batch_h.size, np.int64)
@@ -150,10 +139,7 @@ def _runs(
 
 
 @njit(cache=True, nogil=True)
-def _expand(
-    batch_t: Any, state_t: Any, runs: Any, counts: Any, cut_times: Any, levels: Any, offset: Any
-) -> Any:
-    """Write out every pair of the runs with its level."""
+def _expand(batch_t, state_t, runs, counts, cut_times, levels, offset):
     first, count = runs
     left, right = counts
     total = count.sum()

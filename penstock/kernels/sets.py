@@ -1,9 +1,8 @@
-"""Query sets: which queries want a row or a pair, as bits in 64-bit words.
+"""Query sets: the queries of a row or a pair, as bits in 64-bit words.
 
-A row satisfies some of the predicates of its stream: its *pattern*, one bit per predicate.  A query wants the
-row when the pattern has all the bits of the query's own predicates.  Doing that once per distinct pattern, not
-once per row, gives a small table; a pair is wanted by the intersection of three table rows
-(`penstock.kernels.probe.Wanted`)::
+A row's *pattern* has one bit for each predicate of its stream that the row satisfies.  A query accepts the row if the
+pattern has all bits of the query's own predicates.  This is computed once per distinct pattern, in a small table; a
+pair's queries are the intersection of three table rows (`penstock.kernels.probe.Wanted`)::
 
     predicates of stream A     p0: Value > 30    p1: Value > 50
     queries                    q0: p0            q1: p0, p1        q2: none
@@ -14,7 +13,7 @@ Bits are numbered from the least significant; word ``w`` holds bits ``64 w .. 64
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def words_for(bits: int) -> int:
-    """Count the 64-bit words that hold so many bits, at least one.
+    """Return the number of 64-bit words for so many bits, at least one.
 
     >>> words_for(0), words_for(64), words_for(65)
     (1, 1, 2)
@@ -39,18 +38,18 @@ def words_for(bits: int) -> int:
 
 
 def to_words(sets: Iterable[int], bits: int) -> Words:
-    """Lay out sets given as Python integers, one row each.
+    """Convert sets from Python integers to words, one row each.
 
     >>> to_words([5, 1 << 64], 65).tolist()
     [[5, 0], [0, 1]]
     """
     words = words_for(bits)
-    rows = [[(each >> (64 * w)) & 0xFFFFFFFFFFFFFFFF for w in range(words)] for each in sets]
+    rows = [[(members >> (64 * w)) & 0xFFFFFFFFFFFFFFFF for w in range(words)] for members in sets]
     return np.array(rows, np.uint64).reshape(-1, words)
 
 
 def from_words(words: Words) -> int:
-    """Read one set as a Python integer.
+    """Convert one set to a Python integer.
 
     >>> from_words(to_words([1 << 64], 65)[0]) == 1 << 64
     True
@@ -59,9 +58,9 @@ def from_words(words: Words) -> int:
 
 
 def query_sets(patterns: Words, masks: Sequence[int | None], excluded: Sequence[int] = ()) -> Words:
-    """For each pattern of predicate bits, find the queries (one mask of needed bits each) that accept it.
+    """Return, for each pattern of predicate bits, the queries that accept it; a mask has the bits of a query.
 
-    A mask of None accepts nothing, and nobody accepts a pattern that has all bits of one of the `excluded` masks.
+    A mask of None accepts nothing, and no query accepts a pattern with all bits of one of the `excluded` masks.
 
     >>> query_sets(to_words([0b01, 0b11], 2), [0b01, 0b11, 0b00]).tolist()
     [[5], [7]]
@@ -80,7 +79,7 @@ def query_sets(patterns: Words, masks: Sequence[int | None], excluded: Sequence[
 
 
 def find_patterns(bits: Words) -> tuple[Words, NDArray[np.int32]]:
-    """Find the distinct rows of predicate bits: the table of patterns, and the number of each row's pattern in it.
+    """Return the distinct rows of predicate bits, and the number of each row's pattern among them.
 
     >>> table, number = find_patterns(np.array([[3], [1], [3]], np.uint64))
     >>> table.tolist(), number.tolist()
@@ -94,7 +93,7 @@ def find_patterns(bits: Words) -> tuple[Words, NDArray[np.int32]]:
 
 
 def members(sets: Words, query: int) -> NDArray[np.bool_]:
-    """Say for each set whether it has this query.
+    """Return which sets contain a query.
 
     >>> members(np.array([[5], [2]], np.uint64), 0).tolist()
     [True, False]
@@ -103,7 +102,7 @@ def members(sets: Words, query: int) -> NDArray[np.bool_]:
 
 
 def count_members(sets: Words, queries: int) -> Ints:
-    """Count in how many sets each query is.
+    """Count the sets that contain each query.
 
     >>> count_members(np.array([[5], [4]], np.uint64), 3).tolist()
     [1, 0, 2]
@@ -112,8 +111,8 @@ def count_members(sets: Words, queries: int) -> Ints:
 
 
 @njit(cache=True, nogil=True)
-def _count_members(sets: Any, octets: Any) -> Any:
-    """Count the values of every eight bits, then which bits those values have: one step for eight queries."""
+def _count_members(sets, octets):
+    """Count the values of every eight bits, then the bits of these values: one step for eight queries."""
     seen = np.zeros((octets, 256), np.int64)
     for i in range(sets.shape[0]):
         for octet in range(octets):

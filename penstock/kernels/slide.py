@@ -1,18 +1,17 @@
-"""Windows that slide over folded entries: what each sees at successive instants, all of them in one go.
+"""Slide windows over folded entries: the answers of all windows at successive instants, in one pass.
 
-Entries of a group lie in cells, one for each cut at which some window begins.  At each instant those born by then are
-added to their cells, and cells are taken together from the youngest to the oldest: whenever a window's cut is reached,
-what has come together is what the window sees::
+Entries of a group are in cells, one for each cut at which a window begins.  At each instant, the entries born since the
+instant before are added to their cells.  Then cells are accumulated from the youngest to the oldest; at the cut of a
+window, the total is the window's answer::
 
     cell from cut     E - 10 s   E - 20 s   E - 40 s
     group a              3          1          7          ──▶  10 s: 3     20 s: 4     40 s: 11
     group b              0          2          0          ──▶              20 s: 2     40 s: 2
 
-The compiled loops go along the groups, so few at a time that their cells stay in the processor's cache.  Most of what
-slides does so in one pass (`penstock.kernels.slide_pass`); here is what slides by itself: moments, and sums so large
-that they are limbs.
+Groups are processed in blocks, so small that their cells stay in the processor's cache.  Most measures slide together
+(`penstock.kernels.slide_pass`).  This module slides the others one by one: moments, and sums in limbs.
 
-In:  the cell of each entry, in order of birth, and the groups that are seen.  Out: their values.
+In:  the cell of each entry, in order of birth, and the groups with answers.  Out: their values.
 """
 
 from __future__ import annotations
@@ -35,50 +34,50 @@ NOT_ASKED = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What windows see: answers by window, then by instant, then by group."""
+class WindowAnswers:
+    """The answers of windows, ordered by window, instant and group."""
 
     groups: Ints
     """The group of each answer."""
     counts: Ints
-    """How many pairs it is of."""
+    """The number of pairs in each answer."""
     starts: Ints
-    """By instant and window: where its answers begin."""
+    """By instant and window: the index of its first answer."""
     sizes: Ints
-    """By instant and window: how many there are."""
+    """By instant and window: the number of its answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """Entries of some groups, and what is asked of them.
+    """Entries of some groups, and the windows that slide over them.
 
     >>> sliding = Sliding(np.array([0, 1, 3]), np.array([2, 3]), np.array([[1, 0], [1, 0]]), groups=2, cuts=2)
     >>> groups, sizes = np.array([1, 0, 1, 0, 1]), np.array([[0, 2], [1, 2]])
-    >>> seen = Seen(groups, np.array([1, 5, 7, 5, 8]), starts_of(sizes)[0], sizes)
+    >>> seen = WindowAnswers(groups, np.array([1, 5, 7, 5, 8]), starts_of(sizes)[0], sizes)
     >>> sliding.sums(np.array([0.5, 2, 3]), seen).tolist()      # the first window begins at cut 1
     [3.0, 0.5, 2.0, 0.5, 5.0]
     """
 
     at: Ints
-    """The cell of each entry, cut by cut and in it group by group; in order of birth."""
+    """The cell of each entry, numbered by cut and then by group; in order of birth."""
     upto: Ints
-    """How many entries are born by each instant."""
+    """By instant: the number of entries born so far."""
     asked: Ints
-    """By instant and window: the cut from which on the window sees; `NOT_ASKED` where nobody asks.
+    """By instant and window: the first cut of the window; `NOT_ASKED` if no query asks.
 
-    Windows are in the order of their lengths, so that their cuts do not rise."""
+    Windows are ordered by length, so their cuts do not rise."""
     groups: int
     cuts: int
 
-    def sums(self, values: Numbers, seen: Seen) -> Numbers:
-        """Sum the values of what is seen."""
+    def sums(self, values: Numbers, seen: WindowAnswers) -> Numbers:
+        """Return the sums of the answers."""
         out = np.empty(seen.groups.size, values.dtype)
         cells = np.zeros((self.cuts, self.groups), values.dtype)
         _sum_seen(self.at, values, self.upto, self.asked, cells, (seen.starts, seen.sizes, seen.groups, out))
         return out
 
-    def spreads(self, parts: tuple[Ints, Floats, Floats], seen: Seen) -> tuple[Ints, Floats, Floats]:
-        """Merge counts, means and squared distances from them."""
+    def spreads(self, parts: tuple[Ints, Floats, Floats], seen: WindowAnswers) -> tuple[Ints, Floats, Floats]:
+        """Return counts, means and squared distances of the answers."""
         size = seen.groups.size
         out = np.empty(size, np.int64), np.empty(size), np.empty(size)
         shape = self.cuts, self.groups
@@ -90,14 +89,14 @@ class Sliding:
 
 
 def starts_of(sizes: Ints) -> tuple[Ints, int]:
-    """Say where the answers of each instant and window begin, by window and then by instant, and how many there are."""
+    """Return the start of the answers of each instant and window, window by window, and the number of answers."""
     ends = np.cumsum(sizes.T).reshape(sizes.T.shape).T
     return np.ascontiguousarray(ends - sizes), int(sizes.sum())
 
 
 @njit(cache=True, nogil=True)
-def _add_born(at: Any, values: Any, first: Any, last: Any, cells: Any) -> Any:
-    """Add entries to their cells; give the last cell of them."""
+def _add_born(at, values, first, last, cells):
+    """Add entries to their cells; return the last of these cells."""
     flat, top = cells.ravel(), 0
     for i in range(first, last):
         flat[at[i]] += values[i]
@@ -106,7 +105,7 @@ def _add_born(at: Any, values: Any, first: Any, last: Any, cells: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _add_cells(cells: Any, first: Any, last: Any, total: Any) -> None:
+def _add_cells(cells, first, last, total):
     """Add the cells of some cuts to the totals of their groups, from the youngest to the oldest."""
     for cut in range(last - 1, first - 1, -1):
         row = cells[cut]
@@ -115,8 +114,7 @@ def _add_cells(cells: Any, first: Any, last: Any, total: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _sum_seen(at: Any, values: Any, upto: Any, asked: Any, cells: Any, answers: Any) -> None:
-    """Write the sum of each answer."""
+def _sum_seen(at, values, upto, asked, cells, answers):
     starts, sizes, groups, out = answers
     total = np.empty(cells.shape[1], cells.dtype)
     born, top = 0, 0
@@ -137,8 +135,8 @@ def _sum_seen(at: Any, values: Any, upto: Any, asked: Any, cells: Any, answers: 
 
 
 @njit(cache=True, nogil=True)
-def _merge_spread(n: Any, mean: Any, m2: Any, place: Any, other: Any) -> None:
-    """Take another count, mean and squared distance into those at a place, by Chan's formula."""
+def _merge_spread(n, mean, m2, place, other):
+    """Merge a count, mean and squared distance into those at an index, by Chan's formula."""
     count, middle, squares = other
     if count == 0:
         return
@@ -153,8 +151,7 @@ def _merge_spread(n: Any, mean: Any, m2: Any, place: Any, other: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _spread_seen(at: Any, parts: Any, upto: Any, asked: Any, cells: Any, answers: Any) -> None:
-    """Write count, mean and squared distances of each answer."""
+def _spread_seen(at, parts, upto, asked, cells, answers):
     starts, sizes, groups, out = answers
     n, mean, m2 = cells[0].ravel(), cells[1].ravel(), cells[2].ravel()
     width = cells[0].shape[1]
@@ -186,11 +183,11 @@ def _spread_seen(at: Any, parts: Any, upto: Any, asked: Any, cells: Any, answers
                 )
 
 
-# --- in order -------------------------------------------------------------------------------------------------------
+# --- layout ---------------------------------------------------------------------------------------------------------
 
 
 def order_by(codes: Ints, size: int) -> tuple[Ints, Ints]:
-    """Put rows in the order of their codes, which are below `size`: the rows, and where each code ends.
+    """Sort rows by their codes, which are below `size`: the rows, and the end of each code.
 
     Rows with equal codes stay in their order.
 
@@ -201,7 +198,7 @@ def order_by(codes: Ints, size: int) -> tuple[Ints, Ints]:
 
 
 @njit(cache=True, nogil=True)
-def _order(codes: Any, size: Any) -> Any:
+def _order(codes, size):
     ends = np.zeros(size + 1, np.int64)
     for i in range(codes.size):
         ends[codes[i] + 1] += 1
@@ -218,11 +215,11 @@ def _order(codes: Any, size: Any) -> Any:
 def lay_out(
     places: tuple[Ints, Ints, Ints], rows: Ints, instants: Ints, cuts: Ints, width: int, groups: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Divide entries among blocks of so many groups, each in order of birth: rows, their cells, where each birth ends.
+    """Divide entries among blocks of groups, each in order of birth: rows, their cells, and the end of each birth.
 
-    `places` are group, birth and pane.  A cell is that of the last cut which is not after the pane, in the entry's own
-    block.  Entries that are born after the last instant, are older than the first cut or have no group (-1) are left
-    out.  The ends are by block and instant.
+    `places` are group, birth and pane.  An entry's cell is that of the last cut before or at its pane, in its block.
+    Entries born after the last instant, older than the first cut, or without a group (-1) are left out.  The ends are
+    by block and instant.
 
     >>> one, two = np.array([0, 1, 2]), np.array([9, 5, 5])
     >>> rows, cells, ends = lay_out((one, two, two), np.arange(3), np.array([5, 9]), np.array([5, 6]), 2, 3)
@@ -233,7 +230,8 @@ def lay_out(
 
 
 @njit(cache=True, nogil=True)
-def _lower_bound(steps: Any, value: Any) -> Any:
+def _lower_bound(steps, value):
+    """Return the first step that is not below a value."""
     low, high = 0, steps.size
     while low < high:
         middle = (low + high) >> 1
@@ -245,15 +243,15 @@ def _lower_bound(steps: Any, value: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _bound_near(steps: Any, value: Any, last: Any) -> Any:
-    """Find the first step that is not below a value: mostly the one that was found last, since files are in order."""
+def _bound_near(steps, value, last):
+    """Return the first step that is not below a value; mostly the last result, because files are sorted."""
     if (last == 0 or steps[last - 1] < value) and (last == steps.size or value <= steps[last]):
         return last
     return _lower_bound(steps, value)
 
 
 @njit(cache=True, nogil=True)
-def _lay_out(places: Any, rows: Any, instants: Any, cuts: Any, width: Any, groups: Any) -> Any:
+def _lay_out(places, rows, instants, cuts, width, groups):
     gid, born, pane = places
     count = instants.size
     ends = np.zeros(-(-groups // width) * count + 1, np.int64)

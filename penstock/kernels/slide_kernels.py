@@ -1,10 +1,10 @@
-"""The loops of the pass in which all that slides moves together (`penstock.kernels.slide_pass`).
+"""The compiled loops of `penstock.kernels.slide_pass`.
 
-Compiled loops have whole arrays, and places in them that have no sign: a slice would be counted as a reference, and a
-place that may be below 0 asked about, either of which takes longer than what is done there.
+The loops take whole arrays and unsigned indexes for speed: a slice costs a reference count, and a signed index a check
+for negative values.
 
-In:  entries, and room for cells, totals and outputs, each as counts, whole numbers, floating point and leasts.
-Out: what each window sees at each instant, written there, and how many groups that are.
+In:  entries, and arrays for cells, totals and outputs, each as counts, integers, floats and minima.
+Out: the answers of each window at each instant, written to the outputs, and the number of their groups.
 """
 
 from __future__ import annotations
@@ -18,40 +18,30 @@ MOST = np.iinfo(np.int64).max
 
 
 @njit(cache=True, nogil=True)
-def slide(
-    entries: Any,
-    asked: Any,
-    cells: Any,
-    totals: Any,
-    turns: Any,
-    outputs: Any,
-    answers: Any,
-    sizes: Any,
-    keep: Any,
-) -> None:
-    """Write what each window sees at each instant, and how many groups that are.
+def slide(entries, asked, cells, totals, turns, outputs, answers, sizes, keep) -> None:
+    """Write the answers of each window at each instant, and the number of their groups.
 
-    What is kept has room for all groups at all instants, window by window.  At the end it moves up.
+    Kept outputs have room for all groups at all instants, window by window.  At the end, gaps are closed.
     """
     int_others, float_others = entries[3][2], entries[4][2]
     count_totals, int_totals, float_totals, least_totals = totals
     count_outs, int_outs, float_outs, least_outs = outputs
     width = count_totals.shape[1]
     times, pairs, other = np.ones((1, width), np.int64), answers[1:], np.zeros(1, np.int64)
-    if count_totals.shape[0] > 1:  # what one side comes to counts as often as the other has rows
+    if count_totals.shape[0] > 1:  # sums of one side are multiplied by the rows of the other
         times, int_others, float_others, other = count_totals, 1 - int_others, 1 - float_others, 1 - other
     present, ends = np.empty(width + 1, np.uint64), np.arange(asked.shape[1]) * asked.shape[0] * width
-    empty(cells)
+    clear(cells)
     top = 0
     for instant in range(asked.shape[0]):
-        top = max(top, take_in(entries, instant, cells))
-        empty(totals)
+        top = max(top, add_born(entries, instant, cells))
+        clear(totals)
         last = top // width + 1  # younger cells are empty
         for window in range(asked.shape[1]):
             cut = asked[instant, window]
             if cut < 0:
                 continue
-            take_together(cells, cut, last, totals)
+            accumulate(cells, cut, last, totals)
             last = min(last, cut)
             if keep:
                 first, size = ends[window], _present(count_totals, present)
@@ -78,8 +68,8 @@ def slide(
 
 
 @njit(cache=True, nogil=True)
-def take_in(entries: Any, instant: Any, cells: Any) -> Any:
-    """Put what is born by an instant into its cells; give the last of these."""
+def add_born(entries, instant, cells) -> Any:
+    """Add the entries born by an instant to their cells; return the last of these cells."""
     at, runs, counts, ints, floats, leasts = entries
     _, upto, born = runs
     top = _last_cell(at, born, upto, instant)
@@ -93,8 +83,8 @@ def take_in(entries: Any, instant: Any, cells: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def empty(some: Any) -> None:
-    """Begin with nothing in cells or totals."""
+def clear(some) -> None:
+    """Clear cells or totals."""
     _fill(some[0], 0)
     _fill(some[1], 0)
     _fill(some[2], 0)
@@ -102,15 +92,14 @@ def empty(some: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _fill(columns: Any, value: Any) -> None:
+def _fill(columns, value):
     for part in range(np.uint64(columns.shape[0])):
         for place in range(np.uint64(columns.shape[1])):
             columns[part, place] = value
 
 
 @njit(cache=True, nogil=True)
-def _last_cell(at: Any, born: Any, upto: Any, instant: Any) -> Any:
-    """Give the last cell of the entries that are born by an instant."""
+def _last_cell(at, born, upto, instant):
     top = 0
     for run in range(upto.shape[0]):
         for i in range(born[run], upto[run, instant]):
@@ -119,8 +108,7 @@ def _last_cell(at: Any, born: Any, upto: Any, instant: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _add_entries(at: Any, parts: Any, runs: Any, instant: Any, cells: Any) -> None:
-    """Add entries that are born by an instant to their cells."""
+def _add_entries(at, parts, runs, instant, cells):
     values, moved, sides = parts
     of_side, upto, born = runs
     for part in range(cells.shape[0]):
@@ -131,8 +119,7 @@ def _add_entries(at: Any, parts: Any, runs: Any, instant: Any, cells: Any) -> No
 
 
 @njit(cache=True, nogil=True)
-def _lower_entries(at: Any, parts: Any, runs: Any, instant: Any, cells: Any) -> None:
-    """Lower cells to entries that are born by an instant."""
+def _lower_entries(at, parts, runs, instant, cells):
     values, moved, sides = parts
     of_side, upto, born = runs
     for part in range(cells.shape[0]):
@@ -143,8 +130,8 @@ def _lower_entries(at: Any, parts: Any, runs: Any, instant: Any, cells: Any) -> 
 
 
 @njit(cache=True, nogil=True)
-def take_together(cells: Any, first: Any, last: Any, totals: Any) -> None:
-    """Take the cells of some cuts into totals, all parts of them."""
+def accumulate(cells, first, last, totals) -> None:
+    """Accumulate the cells of some cuts in the totals, all parts of them."""
     _add_cells(cells[0], first, last, totals[0])
     _add_cells(cells[1], first, last, totals[1])
     _add_cells(cells[2], first, last, totals[2])
@@ -152,8 +139,8 @@ def take_together(cells: Any, first: Any, last: Any, totals: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _add_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
-    """Add the cells of some cuts to totals, from the youngest to the oldest, up to three at once."""
+def _add_cells(cells, first, last, totals):
+    """Add the cells of some cuts to the totals, from the youngest to the oldest, three at a time."""
     width = np.uint64(totals.shape[1])
     for part in range(np.uint64(totals.shape[0])):
         for cut in range(last - 1, first + 1, -3):
@@ -172,8 +159,8 @@ def _add_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _lower_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
-    """Lower totals to the cells of some cuts, up to three at once."""
+def _lower_cells(cells, first, last, totals):
+    """Take the minima of the cells of some cuts, three at a time."""
     width = np.uint64(totals.shape[1])
     for part in range(np.uint64(totals.shape[0])):
         for cut in range(last - 1, first + 1, -3):
@@ -193,17 +180,17 @@ def _lower_cells(cells: Any, first: Any, last: Any, totals: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _turned(number: Any, flip: Any, sign: Any) -> Any:
-    """Give the bits of a value: the greatest are kept flipped, and floats below 0 but for their sign."""
+def _turned(number, flip, sign):
+    """Return the bits of a value: maxima are stored inverted, and negative floats with inverted bits."""
     bits = number ^ flip
     return bits ^ ((bits >> np.int64(63)) & sign)
 
 
-# --- what is only computed ------------------------------------------------------------------------------------------
+# --- answers that are only counted ----------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)
-def _how_many(totals: Any) -> Any:
+def _how_many(totals):
     """Count the groups that every side has."""
     size, other = 0, np.uint64(totals.shape[0] - 1)
     for group in range(np.uint64(totals.shape[1])):
@@ -212,8 +199,7 @@ def _how_many(totals: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _compute_sums(totals: Any, others: Any, times: Any, outs: Any) -> None:
-    """Multiply the sums of all groups, into the same memory each time."""
+def _compute_sums(totals, others, times, outs):
     for part in range(np.uint64(others.size)):
         other = np.uint64(others[part])
         for group in range(np.uint64(totals.shape[1])):
@@ -221,37 +207,35 @@ def _compute_sums(totals: Any, others: Any, times: Any, outs: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _compute_leasts(totals: Any, turns: Any, outs: Any) -> None:
+def _compute_leasts(totals, turns, outs):
     for part in range(np.uint64(totals.shape[0])):
         flip, sign = turns[part, 0], turns[part, 1]
         for group in range(np.uint64(totals.shape[1])):
             outs[part, group] = _turned(totals[part, group], flip, sign)
 
 
-# --- what is kept ---------------------------------------------------------------------------------------------------
+# --- answers that are kept ------------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)
-def _present(totals: Any, present: Any) -> Any:
-    """List the groups that every side has; give how many there are."""
+def _present(totals, present):
+    """List the groups that every side has; return their number."""
     size, other = np.uint64(0), np.uint64(totals.shape[0] - 1)
-    for group in range(np.uint64(totals.shape[1])):  # what is none is written over by the next
+    for group in range(np.uint64(totals.shape[1])):  # a group that is not present is overwritten by the next
         present[size] = group
         size += np.uint64((totals[0, group] > 0) & (totals[other, group] > 0))
     return size
 
 
 @njit(cache=True, nogil=True)
-def _keep_groups(present: Any, answers: Any, first: Any, size: Any) -> None:
-    """Write the groups that are present."""
+def _keep_groups(present, answers, first, size):
     place = np.uint64(first)
     for i in range(size):
         answers[0, place + i] = present[i]
 
 
 @njit(cache=True, nogil=True)
-def _keep_counts(totals: Any, present: Any, outs: Any, first: Any, size: Any) -> None:
-    """Write how many rows of each side there are, where there is room for it."""
+def _keep_counts(totals, present, outs, first, size):
     place = np.uint64(first)
     for side in range(np.uint64(totals.shape[0] if outs.shape[1] else 0)):
         for i in range(size):
@@ -259,8 +243,7 @@ def _keep_counts(totals: Any, present: Any, outs: Any, first: Any, size: Any) ->
 
 
 @njit(cache=True, nogil=True)
-def _keep_sums(totals: Any, others: Any, times: Any, present: Any, outs: Any, first: Any, size: Any) -> None:
-    """Write the sums of the groups that are present, as often as they count."""
+def _keep_sums(totals, others, times, present, outs, first, size):
     place = np.uint64(first)
     for part in range(np.uint64(others.size)):
         other = np.uint64(others[part])
@@ -269,7 +252,7 @@ def _keep_sums(totals: Any, others: Any, times: Any, present: Any, outs: Any, fi
 
 
 @njit(cache=True, nogil=True)
-def _keep_leasts(totals: Any, turns: Any, present: Any, outs: Any, first: Any, size: Any) -> None:
+def _keep_leasts(totals, turns, present, outs, first, size):
     place = np.uint64(first)
     for part in range(np.uint64(totals.shape[0])):
         flip, sign = turns[part, 0], turns[part, 1]
@@ -278,8 +261,8 @@ def _keep_leasts(totals: Any, turns: Any, present: Any, outs: Any, first: Any, s
 
 
 @njit(cache=True, nogil=True)
-def _move_up(sizes: Any, columns: Any) -> None:
-    """Lay the answers of windows end to end, each of which has had the same room."""
+def _move_up(sizes, columns):
+    """Close the gaps between the answers of windows."""
     room = np.uint64(columns.shape[1] // sizes.shape[1])
     if room == 0:
         return
@@ -296,24 +279,24 @@ def _move_up(sizes: Any, columns: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def slide_by_group(entries: Any, asked: Any, cells: Any, totals: Any, bounds: Any, outputs: Any) -> None:
-    """Write what each group comes to for each window at each instant."""
+def slide_by_group(entries, asked, cells, totals, bounds, outputs) -> None:
+    """Write the totals of each group for each window at each instant."""
     int_others, float_others = 1 - entries[3][2], 1 - entries[4][2]
     count_totals, int_totals, float_totals, least_totals = totals
     pairs, int_outs, float_outs, least_outs = outputs
     width, groups = count_totals.shape[1], bounds.size - 1
     right_side = np.ones(1, np.int64)
-    empty(cells)
+    clear(cells)
     top = 0
     for instant in range(asked.shape[0]):
-        top = max(top, take_in(entries, instant, cells))
-        empty(totals)
+        top = max(top, add_born(entries, instant, cells))
+        clear(totals)
         last = top // width + 1  # younger cells are empty
         for window in range(asked.shape[1]):
             cut = asked[instant, window]
             if cut < 0:
                 continue
-            take_together(cells, cut, last, totals)
+            accumulate(cells, cut, last, totals)
             last = min(last, cut)
             first = (window * asked.shape[0] + instant) * groups
             _add_up(count_totals, right_side, count_totals, bounds, pairs, first)
@@ -323,8 +306,8 @@ def slide_by_group(entries: Any, asked: Any, cells: Any, totals: Any, bounds: An
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})
-def _add_up(totals: Any, others: Any, times: Any, bounds: Any, outs: Any, first: Any) -> None:
-    """Add up the members of groups, each as often as the other side has rows; where it has none, the sum may be NaN."""
+def _add_up(totals, others, times, bounds, outs, first):
+    """Add up the members of groups, each times the rows of the other side; a sum without such rows may be NaN."""
     for part in range(np.uint64(outs.shape[0])):
         other = np.uint64(others[part])
         for group in range(bounds.size - 1):
@@ -336,8 +319,8 @@ def _add_up(totals: Any, others: Any, times: Any, bounds: Any, outs: Any, first:
 
 
 @njit(cache=True, nogil=True)
-def _least_of(totals: Any, counts: Any, bounds: Any, outs: Any, first: Any) -> None:
-    """Find the least of the members of groups that both sides have."""
+def _least_of(totals, counts, bounds, outs, first):
+    """Take the minima of the members that both sides have."""
     for part in range(np.uint64(outs.shape[0])):
         for group in range(bounds.size - 1):
             least = outs[part, first + group]

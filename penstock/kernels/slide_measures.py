@@ -1,15 +1,16 @@
-"""Measures that slide together: the parts of all of them, laid out for one pass and read from it.
+"""The layout of measures for `penstock.kernels.slide_pass`: their parts in the pass, and their values from its output.
 
-    count        the count of rows, or of values       whole numbers
-    sum, avg     floating point                        floating point
-                 whole numbers, small enough           one whole number for both limbs
-    min, max     numbers in the order of values        leasts
-    min_by, max_by   numbers in the order of pairs     leasts
+    measure          part                              kind
+    count            rows, or values                   ints
+    sum, avg         sum of floats                     floats
+                     sum of integers, if small         ints (both limbs in one)
+    min, max         number in the order of values     leasts
+    min_by, max_by   number in the order of pairs      leasts
 
 Sums of whole numbers that may not fit 64 bits in the end, decimals and moments slide by themselves
 (`penstock.kernels.aggregates.folded.Folded.slid`).
 
-In:  folded entries of a side.  Out: `Parts` for `penstock.kernels.slide_pass`, and measures of what comes out of it.
+In:  folded entries of a side.  Out: `SideParts` for `penstock.kernels.slide_pass`, and measures of its results.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from penstock.kernels.aggregates.extremes import is_greatest
 from penstock.kernels.fold import LIMB
-from penstock.kernels.slide_pass import Parts
+from penstock.kernels.slide_pass import SideParts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,28 +32,29 @@ if TYPE_CHECKING:
     from penstock.kernels.aggregates.folded import Folded
     from penstock.kernels.fold import Mask
     from penstock.kernels.key_hash import Ints
-    from penstock.kernels.slide import Seen
+    from penstock.kernels.slide import WindowAnswers
     from penstock.kernels.slide_pass import SlidParts
 
 _FITS = 1 << 62
 _SHARED = -1
-"""In the place of a count: it is that of the rows."""
+"""Instead of the number of a count: it equals the count of rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the parts of a measure are in the pass."""
+class MeasureSlot:
+    """The position of a measure's parts in the pass."""
 
     measure: Folded
     kind: str = ""
-    """Which kind of part its value is; none of a count, and of what slides by itself."""
+    """The kind of its value; empty for a count, and for a measure that is not in the pass."""
     value: int = 0
+    """The number of its value among the parts of that kind."""
     count: int | None = None
-    """Which of the whole numbers counts its values; None if nobody asks."""
+    """The number of its count among the integers; None if it has none."""
 
     @property
     def is_apart(self) -> bool:
-        """Say whether it slides by itself."""
+        """Return whether it is not in the pass."""
         return not self.kind and self.count is None
 
     @property
@@ -60,8 +62,8 @@ class Place:
         """Say whether the pass computes the very values of the measure, and nothing is left to be done for them."""
         return not self.is_apart and self.measure.is_finished_by_sliding
 
-    def read(self, slid: SlidParts, seen: Seen) -> Folded:
-        """Give the measure of each answer."""
+    def read(self, slid: SlidParts, seen: WindowAnswers) -> Folded:
+        """Return the measure of each answer."""
         n = self._count_in(slid, seen.counts)
         if self.kind == "leasts":
             valid = np.ones(seen.groups.size, np.bool_) if n is None else n > 0
@@ -70,9 +72,9 @@ class Place:
         return replace(self.measure, parts=self._count_and_sum(slid, n) | int_parts)
 
     def added(self, slid: SlidParts, counts: Ints) -> Folded:
-        """Give the measure of what was added up by group, in parts that can be added up further.
+        """Return the measure of sums by group, in parts that can be merged further.
 
-        Leasts are numbers here, not bits; `counts` are the pairs of each group.
+        Minima are numbers here, not bits; `counts` are the pairs of each group.
         """
         n = self._count_in(slid, counts)
         if self.kind == "leasts":
@@ -82,42 +84,41 @@ class Place:
         return replace(self.measure, parts=self._count_and_sum(slid, n) | int_parts)
 
     def _count_in(self, slid: SlidParts, shared: Ints) -> Ints | None:
-        """Find how many values the measure has: its own count, or the one that it shares with the pairs."""
+        """Return the counts of the measure's values: its own, or those of the pairs."""
         if self.count is None:
             return None
         return shared if self.count == _SHARED else slid.ints[self.count]
 
     def _count_and_sum(self, slid: SlidParts, n: Ints | None) -> dict[str, NDArray[Any]]:
-        """Give the count and the sum of floating point that the measure has, if it has them."""
         parts: dict[str, NDArray[Any]] = {} if n is None else {"n": n}
         return parts | ({"s": slid.floats[self.value]} if self.kind == "floats" else {})
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Some entries of a side, which are together in one table."""
+class EntryRun:
+    """Some entries of one table."""
 
     measures: Sequence[Folded]
     rows: Ints
-    """Which of the table's entries."""
+    """The numbers of these entries in the table."""
     counts: Ints
-    """Of how many rows each entry of the table is."""
+    """By entry of the table: the number of its rows."""
 
 
-def laid_in(runs: Sequence[Run], often: int) -> tuple[Parts, list[Place]]:
-    """Lay out the measures of a side, which all of its runs have; none of its rows counts more than `often`.
+def laid_in(runs: Sequence[EntryRun], often: int) -> tuple[SideParts, list[MeasureSlot]]:
+    """Lay out the measures of a side, which all of its runs have; no row is counted more than `often` times.
 
     >>> from penstock.kernels.aggregates.sums import Sum
     >>> counts = np.array([1, 2])
     >>> summed = Sum("sum", {"n": counts, "0": np.array([5, 6]), "1": np.array([0, -1])})
-    >>> parts, (place,) = laid_in([Run([summed], np.arange(2), counts)], often=9)
+    >>> parts, (place,) = laid_in([EntryRun([summed], np.arange(2), counts)], often=9)
     >>> parts.ints[0].tolist(), place.kind, place.is_final
     ([5, -4294967290], 'ints', True)
     """
     room = _Room(runs)
     places = [room.place(number, often) for number in range(len(runs[0].measures))]
-    counts = [each.counts[each.rows] for each in runs]
-    return Parts(_joined(counts), room.ints, room.floats, room.leasts, room.turns), places
+    counts = [run.counts[run.rows] for run in runs]
+    return SideParts(_joined(counts), room.ints, room.floats, room.leasts, room.turns), places
 
 
 def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -125,39 +126,39 @@ def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 class _Room:
-    """Parts that are laid out one after the other."""
+    """Builds the parts of all measures."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[EntryRun]) -> None:
         self.runs = runs
         self.ints: list[Ints] = []
         self.floats: list[NDArray[np.float64]] = []
         self.leasts: list[Ints] = []
         self.turns: list[tuple[int, int]] = []
 
-    def place(self, number: int, often: int) -> Place:
-        """Lay out the parts of one measure."""
+    def place(self, number: int, often: int) -> MeasureSlot:
+        """Add the parts of one measure."""
         measure = self.runs[0].measures[number]
         if measure.valid is not None and measure.ordered is not None:
-            valid = _joined([_valid(each.measures[number])[each.rows] for each in self.runs])
+            valid = _joined([_valid(run.measures[number])[run.rows] for run in self.runs])
             self.leasts.append(self._part(number, "v"))
             self.turns.append(measure.ordered.turns(greatest=is_greatest(measure.function)))
             count = None if valid.all() else self._add_ints(valid.astype(np.int64))
-            return Place(measure, "leasts", len(self.leasts) - 1, count)
+            return MeasureSlot(measure, "leasts", len(self.leasts) - 1, count)
         names = set(measure.parts)
         if names == {"n"}:
-            return Place(measure, count=self._count(number))
+            return MeasureSlot(measure, count=self._count(number))
         if names == {"n", "s"}:
             self.floats.append(self._part(number, "s"))
-            return Place(measure, "floats", len(self.floats) - 1, self._count(number))
+            return MeasureSlot(measure, "floats", len(self.floats) - 1, self._count(number))
         if names == {"n", "0", "1"} and (whole := self._whole(number, often)) is not None:
-            return Place(measure, "ints", self._add_ints(whole), self._count(number))
-        return Place(measure)
+            return MeasureSlot(measure, "ints", self._add_ints(whole), self._count(number))
+        return MeasureSlot(measure)
 
     def _part(self, number: int, name: str) -> NDArray[Any]:
-        return _joined([each.measures[number].parts[name][each.rows] for each in self.runs])
+        return _joined([run.measures[number].parts[name][run.rows] for run in self.runs])
 
     def _count(self, number: int) -> int:
-        if all(each.measures[number].parts["n"] is each.counts for each in self.runs):
+        if all(run.measures[number].parts["n"] is run.counts for run in self.runs):
             return _SHARED
         return self._add_ints(self._part(number, "n"))
 
@@ -166,7 +167,7 @@ class _Room:
         return len(self.ints) - 1
 
     def _whole(self, number: int, often: int) -> Ints | None:
-        """Put the two limbs of sums together; None if what they come to might not fit."""
+        """Combine the two limbs of sums; None if a total may exceed 64 bits."""
         low, high = (self._part(number, name) for name in ("0", "1"))
         most = int(np.abs(high).max(initial=0)) + int(np.abs(low).max(initial=0) >> LIMB) + 1
         if (most << LIMB) * max(1, low.size) * max(1, often) >= _FITS:
@@ -175,20 +176,17 @@ class _Room:
 
 
 def in_two_limbs(numbers: Ints) -> dict[str, Ints]:
-    """Write sums of whole numbers as limbs, of which many can be added up."""
+    """Return sums of integers as limbs, of which many can be added."""
     return {"0": numbers & (1 << LIMB) - 1, "1": numbers >> LIMB}
 
 
 def _valid(measure: Folded) -> Mask:
-    assert measure.valid is not None  # noqa: S101 - a least value always knows
+    assert measure.valid is not None  # noqa: S101 - a minimum has them
     return measure.valid
 
 
 def goes_by_runs(measure: Folded) -> bool:
-    """Say whether a measure can be read from several tables as they are.
-
-    It slides together with others whatever its values, and these are no ranks among those of one table.
-    """
+    """Return whether entries of several tables can be in one pass: their numbers are not ranks in one table."""
     if measure.ordered is not None:
         return measure.ordered.values is None
     return set(measure.parts) <= {"n", "s"}

@@ -1,12 +1,12 @@
-"""Put rows in segment order, ``(h, t)``: sorting a batch, merging sorted runs, and laying out the runs found in them.
+"""Sort rows in segment order ``(h, t)``, and merge sorted runs.
 
-In:  columns of hashes and event times.  Out: the permutation that orders them.
-Both are stable: rows equal in hash and time keep the order in which they came.
+In:  columns of hashes and event times.  Out: the permutation that sorts them.
+Both are stable: rows equal in hash and time keep their order.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
@@ -29,8 +29,8 @@ def sort_rows(h: Hashes, t: Ints) -> Ints:
 def merge_runs(h: Hashes, t: Ints, starts: Ints) -> Ints:
     """Return the permutation that merges runs, each sorted by ``(h, t)``, into one.
 
-    The runs lie end to end; run ``i`` is ``starts[i] .. starts[i + 1]``.  Runs are merged two by two, so
-    each row is moved once per halving of the number of runs.
+    Run ``i`` is ``starts[i] .. starts[i + 1]``.  Runs are merged two by two, so each row is moved once per halving of
+    the number of runs.
 
     >>> merge_runs(np.array([1, 4, 2, 4], np.uint64), np.array([0, 5, 0, 3]), np.array([0, 2, 4]))
     array([0, 2, 3, 1])
@@ -44,8 +44,8 @@ def merge_runs(h: Hashes, t: Ints, starts: Ints) -> Ints:
 
 
 @njit(cache=True, nogil=True)
-def _merge_neighbours(h: Any, t: Any, order: Any, bounds: Any) -> Any:
-    """Merge runs 0 and 1, 2 and 3, ...; a last odd run is copied."""
+def _merge_neighbours(h, t, order, bounds):
+    """Merge runs 0 and 1, 2 and 3, ...; copy a last odd run."""
     out = np.empty_like(order)
     runs = bounds.size - 1
     for run in range(0, runs, 2):
@@ -73,7 +73,7 @@ def _merge_neighbours(h: Any, t: Any, order: Any, bounds: Any) -> Any:
 
 
 def lay_ranges(first: Ints, last: Ints) -> tuple[Ints, Ints]:
-    """Lay the ranges ``first[i] .. last[i]`` end to end, and say which range each number is of.
+    """Concatenate the ranges ``first[i] .. last[i]``, and return the range of each number.
 
     >>> lay_ranges(np.array([5, 3, 0]), np.array([7, 3, 1]))
     (array([5, 6, 0]), array([0, 0, 2]))

@@ -1,11 +1,10 @@
-"""A sample to estimate a join's accuracy by: the rows of a share of all values, and the results that these missed.
+"""A sample of values for estimating a join's accuracy: their rows, and the results that they found and missed.
 
-Sampling goes by value, the same in every stream, so that the rows of a result are in the sample together or not at all.
-Values are in it whose hash begins with enough zeros; each halving asks for one more.
+Values are sampled, not rows, and the same values in every stream, so all rows of a result are sampled or none is.  A
+value is sampled if its hash begins with enough zeros; each halving requires one more.
 
-In:  rows of sampled values, and how many rows each buffer has let go of.  Out: `ValueSample`, a frozen value.
-True always: what is counted never falls.  A row with position 0 was set aside: it is in results that exist, and in none
-that is found.
+In:  rows of sampled values, and the rows that each buffer no longer has.  Out: `ValueSample`, a frozen value.
+Always true: counts never fall.  A row with position 0 is a dead letter: its results exist, and none is found.
 """
 
 from __future__ import annotations
@@ -43,21 +42,21 @@ class SampledRows:
     def of(cls, rows: Rows) -> SampledRows:
         """Sort rows by value."""
         order = np.argsort(rows[0], kind="stable")
-        return cls(*(tuple(each[order].tolist()) for each in rows))
+        return cls(*(tuple(column[order].tolist()) for column in rows))
 
     def arrays(self) -> Rows:
-        """Return them as arrays."""
-        return tuple(np.array(each, np.int64) for each in (self.value, self.stream, self.position))  # type: ignore[return-value]
+        """Return the columns as arrays."""
+        return tuple(np.array(column, np.int64) for column in (self.value, self.stream, self.position))  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueSample:
-    """The rows of a share of all values, and the results that these values have found and missed, divided by it."""
+    """The rows of a share of all values, and the results found and missed, divided by the share."""
 
     halvings: int = 0
     held: SampledRows = SampledRows()
     open_missed: tuple[tuple[int, float], ...] = ()
-    """Of values that are held and missed results: how many, weighted."""
+    """By held value with missed results: their number, weighted."""
     found: float = 0.0
     missed: float = 0.0
     squares: float = 0.0
@@ -70,21 +69,21 @@ class ValueSample:
     @property
     def variance(self) -> float:
         """Return the variance of `missed`; 0 while every value is sampled."""
-        return self.squares + (1 - self.share) * sum(each * each for _, each in self.open_missed)
+        return self.squares + (1 - self.share) * sum(miss * miss for _, miss in self.open_missed)
 
     def is_sampled(self, values: Ints) -> np.ndarray:
-        """Return which values are in the sample: those whose hash begins with enough zeros."""
+        """Return which values are in the sample."""
         return is_sampled(values, self.halvings)
 
     def with_rows(self, new: Rows, gone: Ints) -> Self:
-        """Add rows of sampled values that came together, and count the results that they bring."""
+        """Add rows of sampled values that arrived together, and count their results."""
         old = self.held.arrays()
         values = np.unique(new[0])
         exist, found = _results(values, old, new, gone)
         missed = dict(self.open_missed)
-        for value, each in zip(values.tolist(), ((exist - found) / self.share).tolist(), strict=True):
-            if each:
-                missed[value] = missed.get(value, 0.0) + each
+        for value, count in zip(values.tolist(), ((exist - found) / self.share).tolist(), strict=True):
+            if count:
+                missed[value] = missed.get(value, 0.0) + count
         return replace(
             self.holding(new),
             open_missed=tuple(sorted(missed.items())),
@@ -93,25 +92,25 @@ class ValueSample:
         )
 
     def holding(self, rows: Rows) -> Self:
-        """Remember rows besides, without counting."""
+        """Add rows without counting results."""
         both = zip(self.held.arrays(), rows, strict=True)
-        value, stream, position = (np.concatenate(each) for each in both)
+        value, stream, position = (np.concatenate(column) for column in both)
         return replace(self, held=SampledRows.of((value, stream, position)))
 
     def without(self, rows: np.ndarray) -> Self:
-        """Forget the rows of some values; what these have missed stays counted."""
-        kept = [each[~rows] for each in self.held.arrays()]
+        """Forget the rows of some values; their missed results stay counted."""
+        kept = [column[~rows] for column in self.held.arrays()]
         left = set(kept[0].tolist())
-        went = [each for key, each in self.open_missed if key not in left]
+        went = [miss for key, miss in self.open_missed if key not in left]
         return replace(
             self,
-            held=SampledRows(*(tuple(each.tolist()) for each in kept)),
-            open_missed=tuple(each for each in self.open_missed if each[0] in left),
-            squares=self.squares + (1 - self.share) * sum(each * each for each in went),
+            held=SampledRows(*(tuple(column.tolist()) for column in kept)),
+            open_missed=tuple(miss for miss in self.open_missed if miss[0] in left),
+            squares=self.squares + (1 - self.share) * sum(miss * miss for miss in went),
         )
 
     def halved(self, halvings: int) -> Self:
-        """Sample only the values that are left after so many halvings, if these are more."""
+        """Keep only the values that remain after so many halvings."""
         if halvings <= self.halvings:
             return self
         out = ~is_sampled(self.held.arrays()[0], halvings)
@@ -120,13 +119,13 @@ class ValueSample:
 
 def chosen_rows(rows: Rows, which: np.ndarray | slice) -> Rows:
     """Return some of the rows."""
-    value, stream, position = (each[which] for each in rows)
+    value, stream, position = (column[which] for column in rows)
     return value, stream, position
 
 
 def _results(values: Ints, old: Rows, new: Rows, gone: Ints) -> tuple[Ints, Ints]:
-    """Count for each value the results that the new rows bring, and those of them that are found."""
-    left, joined = (each[2] > limit for each, limit in ((old, gone[old[1]]), (new, 0)))
+    """Count, by value, the results of the new rows, and those of them that are found."""
+    left, joined = (part[2] > limit for part, limit in ((old, gone[old[1]]), (new, 0)))
     before, there, come, met = (
         _counts(values, chosen_rows(rows, which), gone.size)
         for rows, which in ((old, slice(None)), (old, left), (new, slice(None)), (new, joined))
@@ -136,7 +135,7 @@ def _results(values: Ints, old: Rows, new: Rows, gone: Ints) -> tuple[Ints, Ints
 
 
 def _counts(values: Ints, rows: Rows, streams: int) -> Ints:
-    """Count rows by value and stream, of the given values only."""
+    """Count rows by value and stream, for the given values only."""
     counts = np.zeros((values.size, streams), np.int64)
     if values.size:
         place = np.minimum(np.searchsorted(values, rows[0]), values.size - 1)

@@ -1,11 +1,11 @@
-"""Compile every kernel once, so that no task has to.
+"""Compile every kernel once, before the first task needs it.
 
-Numba keeps what it compiled on disk; the first process to need a kernel compiles it, the others load it.  Without this,
-that first process is every Python worker of the first batch at once.
+Numba caches compiled kernels on disk.  Without this module, every Python worker of the first batch would compile them
+at the same time.
 
     python -m penstock.kernels.warm
 
-The arrays here have the types of the real ones: mapped segments are read-only, fresh batches are not.
+The arrays have the types that occur in tasks: mapped segments are read-only, new batches are not.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import pyarrow as pa
 
 from penstock.kernels.aggregates.count import counted
 from penstock.kernels.aggregates.folded import fold_values, folded_class
-from penstock.kernels.column_checks import Check, with_near_columns
+from penstock.kernels.column_checks import ColumnCheck, with_near_columns
 from penstock.kernels.entries import Numbering, Panes
-from penstock.kernels.fold import number_groups, sum_ints
+from penstock.kernels.fold import group_sums, number_groups
 from penstock.kernels.key_hash import mix, unmixed
 from penstock.kernels.order_watch import Order
 from penstock.kernels.probe import Pairs, Rows, Wanted, probe
 from penstock.kernels.row_cuts import RowCuts, probe_row_cuts
 from penstock.kernels.sets import count_members
 from penstock.kernels.slide import Sliding, lay_out, order_by
-from penstock.kernels.slide_measures import Run, laid_in
+from penstock.kernels.slide_measures import EntryRun, laid_in
 from penstock.kernels.slide_pass import slide_groups, slide_parts
 from penstock.kernels.sorting import merge_runs
 from penstock.sql.query import Comparison
 
 
 def warm_up() -> None:
-    """Run every kernel on a few rows, in each combination of types that occurs."""
+    """Call every kernel of joins with a few rows, in each combination of types that occurs."""
     keys = np.arange(4)
     for column in (keys, _mapped(keys)):
         h = np.sort(mix(column))
@@ -53,7 +53,7 @@ def warm_up() -> None:
 
 
 def warm_folds() -> None:
-    """Run the kernels of aggregates on a few rows; only where some query asks for them."""
+    """Call the kernels of aggregates, and of joins without a window, with a few rows."""
     ids = np.array([0, 1, 0])
     for values in (np.arange(3), np.arange(3) / 2):
         for column in (values, _mapped(values)):
@@ -73,50 +73,44 @@ def warm_folds() -> None:
         number_groups([_mapped(codes)])
     number_groups([np.arange(3), _mapped(np.arange(3))])
     _warm_sliding()
-
-
-def warm_orders() -> None:
-    """Watch the order of a few rows; only where some query has no window."""
     rising, falling = np.arange(3), np.arange(3)[::-1].copy()
     Order.of(rising, np.arange(1, 4), rows=4).merged(Order.of(_mapped(falling)))
-    unmixed(mix(rising))
 
 
 def _warm_sliding() -> None:
-    """Slide a window over a few entries of pairs and of rows, and sums by themselves."""
     numbers, one = np.arange(3), np.ones(3, np.int64)
     for places in (numbers, _mapped(numbers)):
         _, cells, upto = lay_out((numbers, places, places), numbers, numbers, numbers[:1], 3, 3)
     sliding = Sliding(cells, upto, np.zeros((3, 1), np.int64), groups=3, cuts=1)
-    parts, _ = laid_in([Run([counted(one)], numbers, one)], often=1)
+    parts, _ = laid_in([EntryRun([counted(one)], numbers, one)], often=1)
     for sides in (1, 2):
         seen = slide_parts([[sliding]] * sides, [parts] * sides).seen
     slide_groups([[sliding]] * 2, [parts] * 2, np.array([0, 3]))
-    sum_ints(numbers, _mapped(one), 3)
+    group_sums(numbers, _mapped(one), 3)
     sliding.sums(one, seen)
     order_by(numbers, 3)
     unmixed(_mapped(mix(numbers)))
 
 
 def _row_cuts(times: np.ndarray) -> RowCuts:
-    """Make row cuts with a cut time of each kind."""
+    """Return row cuts with a cut of each kind."""
     kind, shift = np.array([1, 0, 2], np.int8), np.array([0, 0, 0])
     return RowCuts(kind, shift, np.arange(5), np.array([0, 1], np.int16), times, times)
 
 
 def _warm_comparisons(pairs: Pairs) -> None:
-    """Compare columns of the common types; a kernel for any other is compiled when it is first needed."""
+    """Compare columns of the common types; kernels for others are compiled on first use."""
     whole, rounded = (Comparison("", "", 0, 0, (1, 1), slack) for slack in (None, 0.5))
     kinds = {whole: (pa.int32(), pa.int64()), rounded: (pa.float64(),)}
     for comparison, types in kinds.items():
         for kind in types:
             column = pa.array([0, 1, 2, None], kind)
-            check = Check(comparison, column, column, np.ones(1, np.uint64))
+            check = ColumnCheck(comparison, column, column, np.ones(1, np.uint64))
             with_near_columns(pairs, [check], batch_is_left=True)
 
 
 def _mapped(array: np.ndarray) -> np.ndarray:
-    """Give a copy that cannot be written, as a mapped file cannot."""
+    """Return a read-only copy, like a mapped file."""
     copy = array.copy()
     copy.flags.writeable = False
     return copy
@@ -125,4 +119,3 @@ def _mapped(array: np.ndarray) -> np.ndarray:
 if __name__ == "__main__":
     warm_up()
     warm_folds()
-    warm_orders()

@@ -1,16 +1,16 @@
-"""How many bytes rows have, and how to take them in pieces of bounded bytes.
+"""The width of rows in bytes, and the division of rows into pieces of bounded bytes.
 
-A million pairs are 40 MB of numbers, or 4 GB of text.  So whatever gathers, sorts or writes rows first asks how wide
-they are and goes on piece by piece::
+A million pairs are 40 MB of numbers, or 4 GB of text.  So code that gathers, sorts or writes rows first computes their
+widths, and continues piece by piece::
 
     bytes of a pair     8  8  2000  8  8  3000  8          at most 4 KB a piece
     pieces             |------------|-----------|-|
 
-The bytes of a value are read off the offsets of its column, for the rows at hand only: asking costs what the rows are,
-whatever the state is, and nothing where all columns have values of one width.
+The bytes of a value follow from the offsets of its column, and are read for the given rows only.  If all columns have a
+fixed width, nothing is read.
 
 In:  Arrow columns and row numbers.  Out: bytes, and ranges of rows.
-Always true: a piece has one row, or at most so many bytes as asked for; pieces cover all rows, in order.
+Always true: a piece has one row, or at most the requested number of bytes; pieces cover all rows, in order.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock import limits
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -29,23 +31,19 @@ if TYPE_CHECKING:
 
     from penstock.kernels.key_hash import Ints
 
-MOST_BYTES = 64 << 20
-"""Bytes of rows that are held, sorted or gathered in one go.  A worker has a few such pieces in memory at once."""
-
 
 def row_widths(columns: Iterable[pa.Array], rows: Ints | None = None) -> int | Ints:
-    """Say how many bytes some rows have in some columns; all rows if none are named.
+    """Return the bytes of some rows in some columns; of all rows if none are given.
 
     >>> row_widths([pa.array([1, 2]), pa.array([True, False])])
     9
     >>> row_widths([pa.array(["a", "four"])], np.array([1, 1, 0]))
     array([8, 8, 5])
     """
-    return reduce(add, (_widths(each, rows) for each in columns), 0)
+    return reduce(add, (_widths(column, rows) for column in columns), 0)
 
 
 def _widths(column: pa.Array, rows: Ints | None) -> int | Ints:
-    """Give the bytes of each value of a column."""
     if (fixed := _fixed_width(column.type)) is not None:
         return fixed
     first = np.arange(len(column)) if rows is None else rows
@@ -53,26 +51,26 @@ def _widths(column: pa.Array, rows: Ints | None) -> int | Ints:
 
 
 def _fixed_width(kind: pa.DataType) -> int | None:
-    """Give the bytes of a value where all have the same; None where they differ.
+    """Return the bytes of a value of a type with a fixed width; None for any other type.
 
     >>> _fixed_width(pa.struct({"x": pa.int32(), "y": pa.float64()})), _fixed_width(pa.string())
     (12, None)
     """
     if pa.types.is_struct(kind):
         parts = [_fixed_width(kind.field(number).type) for number in range(kind.num_fields)]
-        return None if None in parts else sum(each for each in parts if each is not None)
+        return None if None in parts else sum(part for part in parts if part is not None)
     if pa.types.is_dictionary(kind):
         return _fixed_width(kind.index_type)
     if pa.types.is_null(kind):
         return 0
     try:
         return max(1, int(kind.bit_width) // 8)
-    except ValueError:  # Arrow's answer for whatever has no width of its own
+    except ValueError:  # a type without a fixed width
         return None
 
 
 def _spans(column: pa.Array, first: Ints, last: Ints) -> Ints:
-    """Count the bytes of the values ``first .. last`` of a column, the last left out, for each of many such runs."""
+    """Return the bytes of many runs of values ``first .. last`` of a column, without the last."""
     kind = column.type
     if (fixed := _fixed_width(kind)) is not None:
         return (last - first) * fixed
@@ -80,54 +78,45 @@ def _spans(column: pa.Array, first: Ints, last: Ints) -> Ints:
         parts = (_spans(column.field(number), first, last) for number in range(kind.num_fields))
         return reduce(add, parts)
     if pa.types.is_fixed_size_list(kind):
-        return _spans(column.values, *((each + column.offset) * kind.list_size for each in (first, last)))
+        return _spans(column.values, *((end + column.offset) * kind.list_size for end in (first, last)))
     if _has_offsets(kind):
         ends = _offsets(column)
         start, stop = ends[first].astype(np.int64), ends[last].astype(np.int64)
         own = (last - first) * ends.dtype.itemsize
         return own + (_spans(column.values, start, stop) if pa.types.is_nested(kind) else stop - start)
-    # a type that Spark does not make: as much as its values have on average
+    # a type that Spark does not use: the average width
     return (last - first) * -(-column.nbytes // max(1, len(column)))
 
 
 def _has_offsets(kind: pa.DataType) -> bool:
-    """Say whether a column has one more offset than values."""
     types = pa.types
-    return bool(
-        types.is_string(kind)
-        or types.is_binary(kind)
-        or types.is_large_string(kind)
-        or types.is_large_binary(kind)
-        or types.is_list(kind)
-        or types.is_large_list(kind)
-        or types.is_map(kind)
-    )
+    is_text = types.is_string(kind) or types.is_binary(kind)
+    return bool(is_text or types.is_list(kind) or types.is_map(kind) or _has_large_offsets(kind))
+
+
+def _has_large_offsets(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_large_string(kind) or types.is_large_binary(kind) or types.is_large_list(kind))
 
 
 def _offsets(column: pa.Array) -> NDArray[np.signedinteger]:
-    """Give where each value begins, and where the last one ends, without copying."""
-    types = pa.types
-    large = (
-        types.is_large_string(column.type)
-        or types.is_large_binary(column.type)
-        or types.is_large_list(column.type)
-    )
-    kind: type[np.signedinteger] = np.int64 if large else np.int32
+    """Return the start of each value, and the end of the last one, without copying."""
+    kind: type[np.signedinteger] = np.int64 if _has_large_offsets(column.type) else np.int32
     whole = np.frombuffer(column.buffers()[1] or b"", kind)
-    if not whole.size:  # a column without values may have no memory at all
+    if not whole.size:  # a column without values may have no buffer
         return np.zeros(1, np.int32)
     return whole[column.offset : column.offset + len(column) + 1]
 
 
 def pieces(rows: int, widths: int | Ints, most: int | None = None) -> Iterator[slice]:
-    """Cut so many rows into pieces of bounded bytes, `MOST_BYTES` if none are named.
+    """Divide rows into pieces of bounded bytes, by default `limits.MAX_PIECE_BYTES`.
 
     >>> list(pieces(5, np.array([8, 8, 2000, 8, 3000]), 2016))
     [slice(0, 3, None), slice(3, 4, None), slice(4, 5, None)]
     >>> list(pieces(5, 8, 20))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
-    bound = MOST_BYTES if most is None else most
+    bound = limits.MAX_PIECE_BYTES if most is None else most
     if isinstance(widths, int):
         step = max(1, bound // max(1, widths))
         yield from (slice(start, min(start + step, rows)) for start in range(0, rows, step))
@@ -141,13 +130,13 @@ def pieces(rows: int, widths: int | Ints, most: int | None = None) -> Iterator[s
 
 
 def bounded(batches: Iterable[pa.RecordBatch], most: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Cut record batches that are too wide; nothing is copied.
+    """Divide record batches that are too wide, without copying.
 
     >>> wide = pa.record_batch({"x": ["abc", "def", "g"]})
     >>> [each.num_rows for each in bounded([wide], 14)]
     [2, 1]
     """
-    bound = MOST_BYTES if most is None else most
+    bound = limits.MAX_PIECE_BYTES if most is None else most
     for batch in batches:
         if batch.nbytes <= bound:
             yield batch
@@ -157,12 +146,12 @@ def bounded(batches: Iterable[pa.RecordBatch], most: int | None = None) -> Itera
 
 
 def gathered(batches: Iterable[pa.RecordBatch], most: int | None = None) -> Iterator[list[pa.RecordBatch]]:
-    """Bring batches together up to bounded bytes, and cut those that are too wide by themselves.
+    """Group batches up to bounded bytes, and divide those that are too wide.
 
     >>> [len(each) for each in gathered([pa.record_batch({"x": [1, 2]})] * 5, 40)]
     [2, 2, 1]
     """
-    bound = MOST_BYTES if most is None else most
+    bound = limits.MAX_PIECE_BYTES if most is None else most
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in bounded(batches, bound):
@@ -176,7 +165,7 @@ def gathered(batches: Iterable[pa.RecordBatch], most: int | None = None) -> Iter
 
 
 def take_rows(batches: Sequence[pa.RecordBatch], rows: Ints) -> pa.RecordBatch:
-    """Lay out some rows of several batches, numbered from the first row of the first batch, in the order given.
+    """Copy some rows of several batches, numbered from the first row of the first batch, in the given order.
 
     Only those rows are copied, however much the batches are in all.
 
@@ -184,7 +173,7 @@ def take_rows(batches: Sequence[pa.RecordBatch], rows: Ints) -> pa.RecordBatch:
     >>> take_rows(parts, np.array([4, 0, 3])).column(0).to_pylist()
     [4, 0, 3]
     """
-    starts = np.concatenate(([0], np.cumsum([each.num_rows for each in batches])))
+    starts = np.concatenate(([0], np.cumsum([batch.num_rows for batch in batches])))
     which = np.searchsorted(starts, rows, "right") - 1
     order = np.argsort(which, kind="stable")
     edges = np.searchsorted(which[order], np.arange(len(batches) + 1))

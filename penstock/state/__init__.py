@@ -1,5 +1,4 @@
-"""The state: segments of rows in arrival order, and the journal that says which of them are true.
+"""The state: immutable files of sorted rows, and the journal of commits that names the valid ones.
 
-Segments are immutable sorted files that a probe maps into memory; the journal is an append-only
-sequence of commits, and all that an engine knows is a fold over it.  Files only; no Spark.
+The ledger is the fold of all commits.  This package knows files, but not Spark.
 """

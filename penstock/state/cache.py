@@ -1,14 +1,13 @@
-"""This machine's copies of a store's files: fetched once, mapped by all processes of one user, and let go.
+"""This machine's copies of a store's files: fetched once, mapped by all processes of one user, removed when idle.
 
-The copies are in a directory of the user's own: ``penstock`` in the user's cache directory (``XDG_CACHE_HOME``, else
-``~/.cache``), which nobody else can make, enter or replace by a link.  Where there is none, a process makes a private
-temporary one.  What is in a copy is not trusted for that: it is checked like any other file
-(`penstock.state.checksum`).
+The copies are in ``penstock`` in the user's cache directory (``XDG_CACHE_HOME``, else ``~/.cache``), with access for
+the user only.  If that directory cannot be used, a process makes a private temporary one.  Every copy is checked like
+any other file before it is read (`penstock.state.checksum`).
 
-A file that is used has its time of access set now and then.  Whoever fetches next removes what nobody has used for an
-hour, and when the disk is nearly full what nobody has used for a minute; who has mapped such a file keeps the map.
+A process that uses a copy updates its access time now and then.  After a fetch, copies that are unused for an hour are
+removed, or for a minute if the disk is nearly full.  A process that has mapped a removed file keeps its map.
 
-In:  the root of a store, a name, and how to fetch it.  Out: the path of the copy.
+In:  the root of a store, a name, and a function that fetches it.  Out: the path of the copy.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def copy_of(root: str, name: str, fetch: Callable[[Path], None]) -> Path:
-    """Give the path of the copy of a file, fetching it if it is not there."""
+    """Return the path of the copy of a file; fetch it if there is none."""
     copy = _copy_path(root, name)
     if not _touched(copy):
         _fetch(copy, fetch)
@@ -42,7 +41,7 @@ def copy_of(root: str, name: str, fetch: Callable[[Path], None]) -> Path:
 
 
 def drop_copy(root: str, name: str) -> bool:
-    """Remove a copy, or all copies below a name, and say whether there was one."""
+    """Remove a copy, or all copies below a name; return whether there was one."""
     copy = _copy_path(root, name)
     if copy.is_dir():
         shutil.rmtree(copy, ignore_errors=True)
@@ -58,7 +57,7 @@ def _copy_path(root: str, name: str) -> Path:
 
 
 def _touched(copy: Path) -> bool:
-    """Say whether a copy is there, and note that it is used."""
+    """Return whether there is a copy, and update its access time."""
     try:
         status = copy.stat()
         if time.time() - status.st_atime > limits.CACHE_TOUCH_SECONDS:
@@ -69,7 +68,7 @@ def _touched(copy: Path) -> bool:
 
 
 def _fetch(copy: Path, fetch: Callable[[Path], None]) -> None:
-    """Fetch a file under a temporary name and rename it, so that nobody sees half of it."""
+    """Fetch a file under a temporary name and rename it, so that a copy is always complete."""
     copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     half = copy.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
@@ -84,7 +83,7 @@ _swept = {"at": float("-inf")}
 
 
 def _sweep() -> None:
-    """Remove the copies that nobody has used for a while, at most once a minute."""
+    """Remove unused copies, at most once a minute."""
     if time.monotonic() - _swept["at"] < limits.CACHE_SWEEP_SECONDS:
         return
     _swept["at"] = time.monotonic()
@@ -98,12 +97,12 @@ def _sweep() -> None:
                 file.unlink()
 
 
-# --- whose directory it is --------------------------------------------------------------------------------------
+# --- the directory ----------------------------------------------------------------------------------------------
 
 
 @cache
 def cache_folder() -> Path:
-    """Find, or make, the directory of this user's copies."""
+    """Return the directory of this user's copies; make it if there is none."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
     folder = Path(home) / "penstock"
     with suppress(OSError):
@@ -114,20 +113,20 @@ def cache_folder() -> Path:
 
 
 def temporary_folder(prefix: str, parent: str | None = None) -> Path:
-    """Make a directory that only the user can enter, and that is removed when this process ends."""
+    """Make a directory for this user only, removed when this process ends."""
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     atexit.register(_remove, folder, os.getpid())
     return folder
 
 
 def _remove(folder: Path, maker: int) -> None:
-    """Remove a temporary directory at the end of the process that made it, not of those it forked."""
+    """Remove a temporary directory at the end of the process that made it, not of a forked child."""
     if os.getpid() == maker:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_ours(folder: Path) -> bool:
-    """Say whether this is a directory, the user's own, that lets nobody else in; others' rights are taken away."""
+    """Return whether this is a writable directory of the user; remove the rights of group and others."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return False
@@ -136,9 +135,5 @@ def is_ours(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
-def _forget_folder() -> None:
-    """Let a forked child find its own: a temporary directory is its parent's to remove."""
-    cache_folder.cache_clear()
-
-
-os.register_at_fork(after_in_child=_forget_folder)
+# a forked child makes its own temporary directory, because its parent removes this one
+os.register_at_fork(after_in_child=cache_folder.cache_clear)

@@ -1,17 +1,17 @@
-"""Count the rows of use, slice by slice, by what the journal knows of segments: the state that the papers speak of.
+"""Count the needed rows by slice, from the statistics of segments: the state in the sense of the papers.
 
-A left row is in the slice of age ``a`` when the right stream's watermark is ``a`` beyond it, and it is there only if
-some query that reads this slice, or a later one, accepts it.  So each row is in one slice, or in none any more::
+A left row is in the slice of age ``a`` if the right stream's watermark is ``a`` beyond it, and some query of this slice
+or a later one accepts it.  So each row is in one slice or in none::
 
     watermark of the partner                              W
     row at T                     T ------ age = W - T ----|
     slices                       ...  [10, 60)  |  [0, 10)
 
-Rows younger than the watermark (their partner's stream is behind) are in the youngest slice.
+Rows younger than the watermark (the partner stream is behind) are in the youngest slice.
 
-No file is opened.  A segment's statistics have event times at even ranks of each pattern's rows (`PatternCount.times`),
-so the count is exact for small segments, and else an estimate: nearer the fewer patterns share a segment's times.  A
-segment with too many patterns to count is taken to have them in the shares that its log's input has had lately.
+No file is opened.  The statistics have event times at even ranks of each pattern's rows (`PatternCount.times`), so the
+count is exact for small segments, and else an estimate.  The patterns of a segment with too many of them are estimated
+from the recent input of its log.
 
 In:  the segments of a log and one group's claim on it.  Out: how many rows each slice of that side holds.
 """
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 def rows_per_slice(
     segments: Iterable[Segment], claim: WindowClaim, ends: Sequence[int], traffic: Traffic | None = None
 ) -> Ints:
-    """Count a side's rows of use by slice; `ends` are the far ends of the slices' ages.
+    """Count a side's needed rows by slice; `ends` are the far ends of the slices' ages.
 
-    Where an end is not known yet (a new number of rows), it is no farther than the next one that is, and rows that are
-    held to be safe are in the last slice.
+    An end that is not known yet (of a new number of rows) is at most the next known one; rows that are kept to be safe
+    are in the last slice.
     """
     counts = np.zeros(len(ends))
     bounds = np.minimum.accumulate(np.asarray(ends)[::-1])[::-1]
@@ -51,17 +51,17 @@ def rows_per_slice(
 
 
 def _kept(segment: Segment, claim: WindowClaim, traffic: Traffic | None) -> list[tuple[PatternCount, int]]:
-    """List the patterns of a segment that some query accepts, with how long it needs them."""
+    """List the patterns of a segment that a query accepts, and how long each is needed."""
     patterns = segment.patterns or _likely(segment, traffic)
     if not patterns:
         everything = PatternCount(0, segment.rows, segment.min_t, segment.max_t)
         return [(everything, max(claim.reaches))] if claim.reaches else []
-    reaches = ((each, claim.reach(each.bits)) for each in patterns)
-    return [(each, reach) for each, reach in reaches if reach is not None]
+    reaches = ((pattern, claim.reach(pattern.bits)) for pattern in patterns)
+    return [(pair, reach) for pair, reach in reaches if reach is not None]
 
 
 def _likely(segment: Segment, traffic: Traffic | None) -> tuple[PatternCount, ...]:
-    """Divide a segment's rows among the patterns that its log's input has had lately, if their bits mean the same."""
+    """Divide a segment's rows among the recent patterns of its log's input, if the layout is the same."""
     if traffic is None or traffic.layout != segment.layout:
         return ()
     total = sum(rows for _, rows in traffic.patterns)
@@ -75,7 +75,6 @@ def _likely(segment: Segment, traffic: Traffic | None) -> tuple[PatternCount, ..
 def _pattern_rows(
     pattern: PatternCount, watermark: int | None, reach: int, bounds: Ints
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Count the rows of one pattern by slice."""
     counts = np.zeros(len(bounds))
     if watermark is None:
         counts[0] = pattern.rows

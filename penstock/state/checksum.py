@@ -1,16 +1,16 @@
-"""Files that are as they were written: a checksum is kept with a file's name, and checked before anything is read.
+"""Checksums of data files: stored in the journal beside the file's name, and checked before a file is read.
 
-Disks, networks and people damage files, and Arrow believes what it maps: a changed byte becomes a changed result, or
-ends the process.  So the journal keeps a CRC-32 of every file of rows, times or held results that it names.  A process
-checks a file when it maps it for the first time, by reading it once from end to end, and remembers that it did::
+Arrow does not validate the files it maps: a changed byte becomes a wrong result, or crashes the process.  So the
+journal has a CRC-32 of every data file that it names.  A process reads a file completely when it maps it for the first
+time, and remembers that it was intact::
 
     write    bytes ──▶ file, checksum ──▶ journal
-    read     journal ──▶ name, checksum ──▶ map, sum once a process ──▶ Arrow
+    read     journal ──▶ name, checksum ──▶ map, check once per process ──▶ Arrow
 
-What was checked is remembered by size and time of change, so a file that is written to since is checked again.  CRC-32
-is what the standard library sums fastest (2.3 GB a second; see docs/performance.md).
+A checked file is remembered by its size and modification time, so a file that changes is checked again.  CRC-32 is the
+fastest checksum of the standard library (2.3 GB/s; see docs/performance.md).
 
-In:  files, and what the journal knows of one.  Out: a map of it, or `DamagedError`, `MissingError`.
+In:  files, and the journal's entry for one.  Out: a map of it, or `DamagedError`, `MissingError`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from penstock.state.files import Files
 
 
-class Kept(Protocol):
-    """What the journal knows of a file; those of earlier versions have no checksum, and are not checked."""
+class JournaledFile(Protocol):
+    """The journal's entry for a file."""
 
     @property
     def name(self) -> str:
-        """Where it is, in the state."""
+        """Its name in the state."""
 
     @property
     def checksum(self) -> int | None:
@@ -46,61 +46,63 @@ class Kept(Protocol):
 
 
 class SummedFile(io.RawIOBase):
-    """A file being written, and the checksum of what was written so far."""
+    """A file being written, and the checksum of the bytes written so far."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Write to an open file, which stays open when this is closed."""
+        """Write to an open file; closing this object leaves it open."""
         super().__init__()
         self._file = file
         self._size = 0
         self.checksum = 0
 
     def writable(self) -> bool:
-        """Say yes, for whoever asks before writing."""
+        """Return True."""
         return True
 
     def write(self, data: Any, /) -> int:
-        """Write some bytes and sum them up."""
+        """Write bytes and add them to the checksum."""
         self.checksum = zlib.crc32(data, self.checksum)
         self._size += memoryview(data).nbytes
         return self._file.write(data)
 
     def tell(self) -> int:
-        """Count the bytes that were written."""
+        """Return the number of bytes written."""
         return self._size
 
 
 @contextmanager
 def summed_writer(files: Files, name: str) -> Iterator[SummedFile]:
-    """Stream a new file; when the block ends it is complete, and so is its checksum."""
+    """Stream a new file; file and checksum are complete when the block ends."""
     with files.writer(name) as file:
         yield SummedFile(file)
 
 
-def map_whole(files: Files, kept: Kept) -> pa.NativeFile:
-    """Map a file that is as it was written, or say that it is not."""
+def map_whole(files: Files, kept: JournaledFile) -> pa.NativeFile:
+    """Map an intact file; raise `DamagedError` or `MissingError` for any other."""
     try:
         if _is_whole(files, kept) or (files.drop_copy(kept.name) and _is_whole(files, kept)):
             return files.memory_map(kept.name)
     except FileNotFoundError as error:
-        raise MissingError(complaint(files, kept.name, "is missing")) from error
-    raise DamagedError(complaint(files, kept.name, "is damaged: its bytes are not those that were written"))
+        raise MissingError(damage_message(files, kept.name, "is missing")) from error
+    raise DamagedError(
+        damage_message(files, kept.name, "is damaged: its bytes are not those that were written")
+    )
 
 
-def complaint(files: Files, name: str, what: str) -> str:
-    """Say what is wrong with a file, and what to do."""
+def damage_message(files: Files, name: str, what: str) -> str:
+    """Return the error message for a damaged or missing file."""
     return (
         f"{files.path(name)} {what}; restore it from a copy, or run `penstock repair --state {files.root}`, which goes "
-        "back to before it was written"
+        "back to a commit before it"
     )
 
 
 _checked: dict[str, tuple[int, int, int]] = {}
-"""For each file that this process has checked: inode, size, and when it was last changed."""
+"""By path of the files that this process has checked: inode, size and modification time."""
 
 
-def _is_whole(files: Files, kept: Kept) -> bool:
-    """Say whether a file has the bytes that were written, by reading it if this process has not yet."""
+def _is_whole(files: Files, kept: JournaledFile) -> bool:
+    """Return whether a file has the bytes that were written; read it if this process has not yet checked it."""
     path = files.local_copy(kept.name)
     if path is None:
         return kept.checksum in {None, zlib.crc32(files.read(kept.name))}

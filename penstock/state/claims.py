@@ -1,19 +1,21 @@
-"""What keeps a row: claims on a log.  Each says of a row whether it is still of use, and of a segment if it has ended.
+"""Claims on a log: which rows are still needed, and which segments are not.
 
-A row at T that some query accepts is of use until the other stream's watermark passes ``T + reach``, where
-`reach` is the longest window among the queries that accept it (`penstock.plan.group.Member.reach`)::
+A row at T that some query accepts is needed until the other stream's watermark passes ``T + reach``, where `reach` is
+the longest window of the queries that accept it (`penstock.plan.group.Member.reach`)::
 
       T                      T + reach(q1)              T + reach(q2)
       |--------- q1 ---------|                          |
-      |--------- q2 ------------------------------------|        row accepted by q1 only: goes at the first mark
-                                                                 row accepted by q2 too:  goes at the second
+      |--------- q2 ------------------------------------|        row accepted by q1 only: removed at the first mark
+                                                                 row accepted by q2 too:  removed at the second
 
-A row goes when no claim on its log keeps it.  Windows claim rows (`WindowClaim`), of time or of rows counted, which are
-looked up in time; so does a stream that retains its rows for queries to come (`RetainClaim`).  Where the partner makes
-promises, a window's claim ends with them (`PromisedClaim`).  A join without a window claims the last rows that arrived,
-so many as its buffer needs (`BufferClaim`).
+A row is removed when no claim on its log needs it.  There are three kinds:
 
-In:  what `penstock.engine.views.needs` reads from the plan and the ledger.  Out: answers, for rows and for segments.
+* `WindowClaim`: a window of time, or of rows, whose extent in time is known; also a stream that retains its rows for
+  later queries (`retain_claim`);
+* `PromisedClaim`: a window that ends early because the partner makes promises;
+* `BufferClaim`: the last rows to arrive, for a join without a window.
+
+In:  the plan and the ledger, through `penstock.engine.views.needs`.  Out: answers, for rows and for segments.
 """
 
 from __future__ import annotations
@@ -40,23 +42,23 @@ if TYPE_CHECKING:
 
 
 class Claim(Protocol):
-    """Somebody's claim on the rows of a log, all of one layout."""
+    """A claim on the rows of a log, all of one layout."""
 
     def live(self, rows: SegmentRows) -> Mask:
-        """Say for each row of a segment whether it is still of use: exact, row by row."""
+        """Return which rows of a segment are needed, exactly."""
 
     def has_ended(self, segment: Segment) -> bool:
-        """Say whether no row of a segment can be of use any more, by its statistics alone."""
+        """Return whether no row of a segment is needed, by its statistics alone."""
 
     def ends_pattern(self, count: PatternCount) -> bool:
-        """Say whether all rows of one pattern of a segment are of no more use."""
+        """Return whether no row of one pattern of a segment is needed."""
 
     def oldest_of_use(self, oldest: int) -> int:
-        """Give the event time up to which no row is of use; `oldest` if all are."""
+        """Return the event time up to which no row is needed; `oldest` if all rows are."""
 
 
 def live_rows(rows: SegmentRows, claims: Iterable[Claim]) -> Mask:
-    """Say for each row of a segment whether some claim still keeps it."""
+    """Return which rows of a segment some claim needs."""
     live = np.zeros(rows.rows.t.size, np.bool_)
     for claim in claims:
         live |= claim.live(rows)
@@ -64,36 +66,38 @@ def live_rows(rows: SegmentRows, claims: Iterable[Claim]) -> Mask:
 
 
 def is_ended(segment: Segment, claims: Sequence[Claim]) -> bool:
-    """Say whether no claim keeps any row of a segment."""
+    """Return whether no claim needs any row of a segment."""
     return all(claim.has_ended(segment) for claim in claims)
 
 
 def ended_share(segment: Segment, claims: Sequence[Claim]) -> float:
-    """Give the share of a segment's rows whose pattern has wholly ended, or that promises have made useless.
+    """Return the share of a segment's rows whose pattern has ended, or that promises have made useless.
 
-    Rows that end little by little, as time passes over the segment, do not count: they go with it, soon.
+    Rows of other patterns end one by one as time passes, and do not count: their segment ends soon.
     """
-    ended = (each.rows for each in segment.patterns if all(claim.ends_pattern(each) for claim in claims))
+    ended = (
+        pattern.rows for pattern in segment.patterns if all(claim.ends_pattern(pattern) for claim in claims)
+    )
     return min(1.0, (sum(ended) + segment.finished) / segment.rows)
 
 
 def left_share(segment: Segment, claims: Sequence[Claim]) -> float:
-    """Give the share of a segment's rows that have left the buffers of all joins without a window; 0: nobody knows.
+    """Return the share of a segment's rows that have left the buffers of all joins without a window; 0 if unknown.
 
-    By the times of its rows, where these are positions: nearly, and exactly of a small segment.
+    It follows from the times of rows if these are positions: exact for a small segment, else an estimate.
     """
     gone = [claim.gone for claim in claims if isinstance(claim, BufferClaim) and not claim.timed]
     if len(gone) < len(claims) or not gone or not segment.patterns:
         return 0.0
-    return 1 - sum(each.rows_after(min(gone) - 1) for each in segment.patterns) / segment.rows
+    return 1 - sum(pattern.rows_after(min(gone) - 1) for pattern in segment.patterns) / segment.rows
 
 
 @dataclass(frozen=True, slots=True)
 class WindowClaim:
     """One group's claim on a log: the masks and reaches of its queries, and the partner's watermark.
 
-    `watermark` is None while the partner stream has sent nothing: then everything is of use.  A row that has all bits
-    of one of the `excluded` masks is another group's.
+    `watermark` is None while the partner stream has sent nothing: then every row is needed.  A row with all bits of one
+    of the `excluded` masks belongs to another group.
     """
 
     masks: tuple[int, ...]
@@ -102,7 +106,7 @@ class WindowClaim:
     excluded: tuple[int, ...] = ()
 
     def live(self, rows: SegmentRows) -> Mask:
-        """Say for each row whether a partner that some query wants with it may still come."""
+        """Return which rows have a later partner that some query accepts."""
         reaches, accepted = self.reach_table(rows.table)
         t, pattern = rows.rows.t, rows.rows.pattern
         ends = (_BEFORE_ALL_TIMES if self.watermark is None else self.watermark) - reaches
@@ -111,37 +115,37 @@ class WindowClaim:
         return accepted[pattern] & (t > ends[pattern])
 
     def has_ended(self, segment: Segment) -> bool:
-        """Say whether no partner of any row of a segment may still come."""
+        """Return whether no row of a segment has a later partner."""
         if segment.patterns:
             return all(map(self.ends_pattern, segment.patterns))
         reach = max(self.reaches, default=0)
         return self.watermark is not None and segment.max_t + reach <= self.watermark
 
     def ends_pattern(self, count: PatternCount) -> bool:
-        """Say whether no partner of any row of a pattern may still come."""
+        """Return whether no row of a pattern has a later partner."""
         end = self.ended_before(count.bits)
         return end is None or count.max_t <= end
 
     def oldest_of_use(self, oldest: int) -> int:
-        """Give the event time up to which every row is out of reach of all partners to come."""
+        """Return the event time up to which no row has a later partner."""
         return oldest if self.watermark is None else self.watermark - max(self.reaches, default=0)
 
     def reach(self, bits: int) -> int | None:
-        """Say how long this group needs a row with these predicate bits; None if no query accepts it."""
+        """Return how long this group needs a row with these predicate bits; None if no query accepts it."""
         if any(bits & mask == mask for mask in self.excluded):
             return None
         accepted = (far for mask, far in zip(self.masks, self.reaches, strict=True) if bits & mask == mask)
         return max(accepted, default=None)
 
     def ended_before(self, bits: int) -> int | None:
-        """Give the event time up to which rows with these bits are of no more use; None for all of them."""
+        """Return the event time up to which rows with these bits are not needed; None: none of them is needed."""
         far = self.reach(bits)
         if far is None:
             return None
         return _BEFORE_ALL_TIMES if self.watermark is None else self.watermark - far
 
     def reach_table(self, table: Words) -> tuple[Ints, Mask]:
-        """For each pattern of a segment: how long it is needed, and whether any query accepts it."""
+        """Return, by pattern of a segment, how long it is needed, and whether a query accepts it."""
         sets = query_sets(table, self.masks, self.excluded)
         far = np.zeros(len(table), np.int64)
         accepted = np.zeros(len(table), np.bool_)
@@ -152,37 +156,14 @@ class WindowClaim:
         return far, accepted
 
 
-@dataclass(frozen=True, slots=True)
-class RetainClaim:
-    """A stream's own claim on its rows: all of them, for so long behind its watermark (None: it has sent nothing)."""
-
-    span: int
-    watermark: int | None
-
-    @property
-    def _end(self) -> int:
-        return _BEFORE_ALL_TIMES if self.watermark is None else self.watermark - self.span
-
-    def live(self, rows: SegmentRows) -> Mask:
-        """Say for each row whether it is younger than the stream retains."""
-        return rows.rows.t > self._end
-
-    def has_ended(self, segment: Segment) -> bool:
-        """Say whether all of a segment is older than the stream retains."""
-        return segment.max_t <= self._end
-
-    def ends_pattern(self, count: PatternCount) -> bool:
-        """Say whether all rows of a pattern are older than the stream retains."""
-        return count.max_t <= self._end
-
-    def oldest_of_use(self, oldest: int) -> int:
-        """Give the event time up to which rows are not retained."""
-        return oldest if self.watermark is None else self._end
+def retain_claim(span: int, watermark: int | None) -> WindowClaim:
+    """Return a stream's own claim on all its rows, for a time span behind its own watermark."""
+    return WindowClaim((0,), (span,), watermark)
 
 
 @dataclass(frozen=True, slots=True)
 class PromisedClaim:
-    """One group's claim on a log whose partner makes promises: a row that the partner is done with is of no use.
+    """One group's claim on a log whose partner makes promises: a row whose partners are all joined is not needed.
 
     A promise takes effect when the partner's watermark, at the group's cursor, has passed its p: then every partner of
     the row is in the log, and joined.
@@ -194,7 +175,7 @@ class PromisedClaim:
     files: Files
 
     def live(self, rows: SegmentRows) -> Mask:
-        """Say for each row whether a partner may still come, by its window and by what is promised."""
+        """Return which rows have a later partner, by their window and by promises."""
         live = self.window.live(rows)
         if self.window.watermark is None or not live.any():
             return live
@@ -202,29 +183,29 @@ class PromisedClaim:
         return live & (least >= self.window.watermark)
 
     def has_ended(self, segment: Segment) -> bool:
-        """Say whether no partner of any row of a segment may still come."""
+        """Return whether no row of a segment has a later partner."""
         return self.is_finished(segment) or self.window.has_ended(segment)
 
     def is_finished(self, segment: Segment) -> bool:
-        """Say whether promises that were there before a segment have ended the use of all its rows."""
+        """Return whether promises made before a segment was written have ended the use of all its rows."""
         ends = dict(segment.ends).get(self.partner)
         return ends is not None and self.window.watermark is not None and ends < self.window.watermark
 
     def ends_pattern(self, count: PatternCount) -> bool:
-        """Say whether all rows of a pattern are out of reach of all partners to come."""
+        """Return whether no row of a pattern has a later partner."""
         return self.window.ends_pattern(count)
 
     def oldest_of_use(self, oldest: int) -> int:
-        """Give the event time up to which every row is out of reach of all partners to come."""
+        """Return the event time up to which no row has a later partner."""
         return self.window.oldest_of_use(oldest)
 
 
 @dataclass(frozen=True, slots=True)
 class BufferClaim:
-    """A claim of a join without a window: the rows that arrived last, all but the first `gone` of their stream.
+    """A claim of a join without a window: the last rows to arrive, all but the first `gone` of their stream.
 
-    `window` says which rows its queries accept at all.  Where the stream has no event time, the time of a row is its
-    position; else positions are stored beside times (`timed`), and rows that have none are not the join's.
+    `window` has the masks of the queries.  If the stream has no event time, the time of a row is its position; else
+    positions are stored beside times (`timed`), and rows without one are not in the join.
     """
 
     window: WindowClaim
@@ -232,7 +213,7 @@ class BufferClaim:
     timed: bool
 
     def live(self, rows: SegmentRows) -> Mask:
-        """Say for each row whether it is accepted, and among the last."""
+        """Return which rows are accepted, and among the last."""
         if not self.timed:
             return self.window.live(rows) & (rows.rows.t >= self.gone)
         if not rows.has(POSITION):
@@ -241,21 +222,21 @@ class BufferClaim:
         return self.window.live(rows) & arrived
 
     def has_ended(self, segment: Segment) -> bool:
-        """Say whether no row of a segment is accepted, or all have left the buffer."""
+        """Return whether no row of a segment is accepted, or all have left the buffer."""
         newest = segment.newest if self.timed else segment.max_t
         return newest is None or newest < self.gone or self.window.has_ended(segment)
 
     def ends_pattern(self, count: PatternCount) -> bool:
-        """Say whether no row of a pattern is accepted, or all have left the buffer."""
+        """Return whether no row of a pattern is accepted, or all have left the buffer."""
         return self.window.ends_pattern(count) or (not self.timed and count.max_t < self.gone)
 
     def oldest_of_use(self, oldest: int) -> int:
-        """Give the event time up to which no row is of use."""
+        """Return the event time up to which no row is needed."""
         return oldest if self.timed else self.gone - 1
 
 
 def by_window(claim: Claim) -> Claim:
-    """Give a claim as it would be without promises."""
+    """Return a claim without its promises."""
     return claim.window if isinstance(claim, PromisedClaim) else claim
 
 

@@ -1,10 +1,10 @@
-"""Frozen values as JSON and back: one codec for commits, snapshots and the reports of tasks.
+"""The codec for commits, snapshots and task reports: frozen dataclasses as JSON and back.
 
-A value is written field by field, in the order of its class; fields that have their default are written too, so that a
-journal can be read without the code.  What is read is checked: a field that is missing and has no default, or one
-that is of another type, is an error that names it, not a surprise later.
+A value is written field by field, in the order of its class.  Default values are written too, so that a journal can be
+read without the code.  Reading validates: a missing field without a default, or a value of another type, is an error
+that names the field.
 
-    {"kind": "published", "format": 3, "units": [["6f2a81c0-000001-00000003", ""]]}
+    {"kind": "published", "format": 6, "units": [["6f2a81c0-000001-00000003", ""]]}
 
 In:  dataclasses of plain fields.  Out: JSON, and equal values again.
 """
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
-FORMAT = 5
-"""Of commits and snapshots."""
+FORMAT = 6
+"""The format of commits and snapshots."""
 
 V = TypeVar("V")
 
-_met: set[type] = set()
-_meeting = threading.Lock()
+_converted: set[type] = set()
+_first_conversion = threading.Lock()
 
-_KINDS: dict[str, type] = {each.KIND: each for each in get_args(Commit)}
+_KINDS: dict[str, type] = {kind.KIND: kind for kind in get_args(Commit)}
 
 
 def to_json(value: object) -> Any:
-    """Write a value; keys of mappings become text."""
+    """Write a value; keys of mappings become strings."""
     return msgspec.to_builtins(value, str_keys=True)
 
 
 def from_json(data: Any, kind: type[V]) -> V:
     """Read a value of a class.
 
-    The library looks at a class when it first reads a value of it, and a second thread that comes then may bring the
-    process down: two streams report their first batches at the same moment.  So each class is met by one thread.
+    The first conversion to a class is not thread-safe in msgspec, and two streams may report their first batches at the
+    same time.  So the first conversion takes a lock.
     """
-    if kind in _met:
+    if kind in _converted:
         return msgspec.convert(data, kind, str_keys=True, strict=True)
-    with _meeting:
+    with _first_conversion:
         value = msgspec.convert(data, kind, str_keys=True, strict=True)
-        _met.add(kind)
+        _converted.add(kind)
     return value
 
 
@@ -60,12 +60,12 @@ def refuse_other_format(data: Mapping[str, Any]) -> None:
     number = data.get("format", 1)
     if number > FORMAT:
         raise RunError(
-            f"the state has format {number}, from a newer version; this one reads {FORMAT}: update Penstock"
+            f"the state has format {number}, and this version of Penstock reads {FORMAT}. Update Penstock"
         )
     if number < FORMAT:
         raise RunError(
-            f"the state has format {number}, from before the first release; this version reads {FORMAT}: "
-            "run the queries with a new state directory"
+            f"the state has format {number}, from before the first release, and this version reads {FORMAT}. "
+            "Run the queries with a new state directory"
         )
 
 
@@ -79,7 +79,7 @@ def decode(data: Mapping[str, Any]) -> Commit:
     refuse_other_format(data)
     kind = _KINDS.get(str(data.get("kind")))
     if kind is None:
-        raise RunError(f"the journal has a commit of kind {data.get('kind')!r}: it is from a newer version")
+        raise RunError(f"the journal has a commit of unknown kind {data.get('kind')!r}. Update Penstock")
     fields = {name: value for name, value in data.items() if name not in {"kind", "format"}}
     try:
         return from_json(fields, kind)

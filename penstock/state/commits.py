@@ -1,10 +1,10 @@
-"""The kinds of commit: each makes one thing true.
+"""The kinds of commit.  Each is a frozen value that changes the ledger in one step.
 
-A commit is a frozen value.  `penstock.state.codec` writes it to the journal and reads it again, also as an earlier
-version wrote it; `penstock.state.ledger` folds it.  ``docs/journal.md`` is made from the classes here: the first line
-of a class says what becomes true, ``KIND`` is how the journal calls it, ``BY`` who commits it.
+`penstock.state.codec` writes commits to the journal and reads them; `penstock.state.ledger` folds them.
+``docs/journal.md`` is generated from the classes here: the first line of a class states the change, ``KIND`` is its
+name in the journal, ``BY`` the part of the engine that commits it.
 
-In:  what ingest, join, release and changes of plan have done.  Out: commits.
+In:  reports of ingest, join, release and changes of plan.  Out: commits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from penstock.state.watch import BatchWatch, GroupWatch
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class EngineOpened:
     """Another engine took over this state."""
 
     KIND: ClassVar = "opened"
@@ -46,33 +46,33 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """What a unit, a backfill or a release has found: part of their commits.
+class CommitOutput:
+    """The results of a unit, backfill, release or answer; a part of their commits.
 
-    A reader reads the files that are named in `stored` and `kept`, and no others.
+    Readers read the files in `stored` and `kept`, and no others.
     """
 
     results: Mapping[str, int] = field(default_factory=dict)
-    """How many results each query has got."""
+    """By query: the number of new results."""
     publish: tuple[Publication, ...] = ()
-    """Files that must still reach their sinks."""
+    """Files to move or pass to their sinks."""
     stored: Mapping[str, Mapping[str, tuple[StoredFile, ...]]] = field(default_factory=dict)
-    """Files of pairs that the state keeps, by group and table."""
+    """By group and table: files of pairs that the state keeps."""
     kept: Mapping[str, tuple[StoredFile, ...]] = field(default_factory=dict)
-    """Files of results that the state keeps for one query, by its name."""
+    """By query: files of results that the state keeps for this query alone."""
     held: Mapping[str, tuple[Held, ...]] = field(default_factory=dict)
-    """Files of results that wait for their turn, by query."""
+    """By query: files of results that are held until they can be released in order."""
     delays: Mapping[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
-    """By query: seconds from arrival to here, and how many results took so long."""
+    """By query: seconds from arrival to commit, and the number of results with this delay."""
     panes: Mapping[str, tuple[PaneFile, ...]] = field(default_factory=dict)
-    """Files of partial aggregates, by pane set."""
+    """By pane set: files of partial aggregates."""
     fed: Mapping[str, Fed] = field(default_factory=dict)
-    """Results that other queries read, by query."""
+    """By query: results that other queries read."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchIngested:
-    """A stream's batch, of this origin, is in the logs; its watermark rose."""
+    """The logs have a stream's batch of this origin, and its watermark rose."""
 
     KIND: ClassVar = "batch"
     BY: ClassVar = "ingest"
@@ -82,28 +82,28 @@ class BatchIngested:
     segments: Mapping[str, tuple[Segment, ...]]
     """By log."""
     origin: dict[str, Any] | None = None
-    """Where it came from (`penstock.state.origin`)."""
+    """Its position in the source (`penstock.state.origin`)."""
     arrived: float = 0.0
-    """When Spark handed it over, in seconds since the epoch."""
+    """When Spark started the batch, in seconds since the epoch."""
     at: float = 0.0
     """When it was committed."""
     traffic: Mapping[str, BatchTraffic] = field(default_factory=dict)
-    """By log: what it was like."""
+    """By log: statistics of the batch."""
     times: tuple[Segment, ...] = ()
     """Event times of its rows, where windows count rows."""
     promises: Mapping[str, PromiseFiles] = field(default_factory=dict)
-    """By index: the promises that it makes."""
-    gone: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """By log: the newest event time of rows that are not kept for their window, and how many they are."""
+    """By index: the promises in the batch."""
+    early_removals: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """By log: rows not stored although their window is open: the newest event time, and their number."""
     watched: Mapping[str, BatchWatch] = field(default_factory=dict)
-    """By log: what its order was like, where joins have no window."""
+    """By log: the order of its rows, where joins have no window."""
     fed: tuple[str, ...] = ()
-    """Where the rows are the results of a query: the files that they were in, which are not needed any more."""
+    """Where the rows are the results of a query: their files, which are no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealedRoll:
-    """How far a stream is counted now, and the pieces of event times that this adds."""
+    """A stream's new horizon, and the new files of event times."""
 
     horizon: int
     pieces: tuple[Segment, ...] = ()
@@ -132,48 +132,48 @@ class UnitJoined:
     cursors: tuple[Cursor, ...]
     watermarks: Watermarks
     pairs: int
-    output: Output
+    output: CommitOutput
     spans: tuple[Mapping[int, int], ...] = field(default_factory=lambda: ({}, {}))
     rows: int = 0
     seconds: float = 0.0
     stations: tuple[Station, ...] = ()
-    """Where slices are apart: the cursors they are at, from the slowest on."""
+    """Where slices are at different cursors: these cursors, slowest first."""
     fanouts: Mapping[str, Fanout] = field(default_factory=dict)
-    """Of more than two streams, by step from one to another: how many partners rows have."""
-    mapped: int = 0
-    """Bytes of the segments that its tasks mapped, each counted once."""
+    """For more than two streams, by step from one to another: the number of partners of a row."""
+    mapped_bytes: int = 0
+    """Bytes of the segments that its tasks mapped, each segment counted once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """Some queries have got the pairs that were there before them."""
+    """These queries have the pairs of rows from before their start."""
 
     KIND: ClassVar = "backfill"
     BY: ClassVar = "join, after a change of plan"
 
     queries: tuple[str, ...]
-    output: Output
+    output: CommitOutput
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """These results were held, and it was their turn."""
+    """These held results were released in order."""
 
     KIND: ClassVar = "release"
-    BY: ClassVar = "join, where order was asked for"
+    BY: ClassVar = "join, where order was requested"
 
-    gone: Mapping[str, tuple[str, ...]]
-    """By query: the hold files that are not needed any more."""
-    output: Output
+    released_files: Mapping[str, tuple[str, ...]]
+    """By query: hold files that are no longer needed."""
+    output: CommitOutput
     until: Mapping[str, int | None] = field(default_factory=dict)
-    """By query: the time of the last result of its sequence; null where the sequence has ended."""
+    """By query: the time of the last result of its sequence; null if the sequence has ended."""
     disordered: Mapping[str, int] = field(default_factory=dict)
     """By query: results that came after later ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanServed:
-    """From here on this state serves these streams and queries: the first commit, and every change of plan."""
+    """The state serves these streams and queries from here on: the first commit, and every change of plan."""
 
     KIND: ClassVar = "plan"
     BY: ClassVar = "start, and every change of plan"
@@ -183,54 +183,54 @@ class PlanServed:
     at: str = ""
     logs: tuple[str, ...] = ()
     births: Mapping[str, int | None] = field(default_factory=dict)
-    """For each log that begins: the event time of its stream; null: with the stream."""
+    """By new log: the event time of its stream at its start; null: the start of the stream."""
     layouts: Mapping[str, Layout] = field(default_factory=dict)
-    """For each log that stores something else from here on, what."""
+    """By log: its new layout, where that changes."""
     upgrades: Mapping[str, Replacement] = field(default_factory=dict)
     groups: Mapping[str, GroupState] = field(default_factory=dict)
     queries: Mapping[str, QueryState] = field(default_factory=dict)
-    """What each query that begins, or is defined anew, starts with."""
+    """By query that is new or has a new definition: its first state."""
     tables: Mapping[str, tuple[StoredTable, ...]] = field(default_factory=dict)
-    """For each group, the tables that begin."""
+    """By group: the new tables."""
     writes: Mapping[str, str] = field(default_factory=dict)
-    """For each group whose pairs are stored, the table they go to."""
+    """By group whose pairs are stored: the table for new pairs."""
     rolls: Mapping[str, int | None] = field(default_factory=dict)
-    """For each stream whose rows are counted, from when on."""
+    """By stream whose rows are counted: the event time at which the count begins."""
     ordered: Mapping[str, int] = field(default_factory=dict)
-    """For each query that wants its results in order, the version of the plan that brought its definition."""
+    """By query with ordered results: the version of the plan with its present definition."""
     release: Released | None = None
-    """What ends the sequences of queries that are defined anew or stopped."""
+    """The last release of queries that have a new definition or were stopped."""
     panes: Mapping[str, PaneSet] = field(default_factory=dict)
-    """The pane sets that aggregate queries share from here on."""
+    """The pane sets that aggregate queries share."""
     promises: tuple[str, ...] = ()
-    """The indexes of promises that are kept from here on."""
+    """The indexes of promises that are kept."""
     watched: tuple[str, ...] = ()
-    """The logs whose order is watched from here on, because joins have no window."""
+    """The logs whose order is watched, because joins have no window."""
     streams: Mapping[str, StreamState] = field(default_factory=dict)
-    """What streams begin with that are the results of queries which have some already."""
+    """The first state of streams that are the results of queries which already have results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Aggregate queries were answered from their panes; some panes are folded further, or gone."""
+    """Aggregate queries were answered from their panes; some panes were merged or removed."""
 
     KIND: ClassVar = "answer"
     BY: ClassVar = "join, for aggregates"
 
     answered: Mapping[str, int]
-    """By query: the last instant or change it has got."""
-    gone: Mapping[str, tuple[str, ...]]
-    """By pane set: the files that are not needed any more, or not as they were."""
+    """By query: the instant or change of its last answer."""
+    removed_files: Mapping[str, tuple[str, ...]]
+    """By pane set: files that are replaced or no longer needed."""
     files: Mapping[str, tuple[PaneFile, ...]]
-    """By pane set: the files that take their place."""
-    output: Output
+    """By pane set: the new files."""
+    output: CommitOutput
     promises_seen: Mapping[str, float] = field(default_factory=dict)
-    """By pane set: how many promises its groups were held against."""
+    """By pane set: the number of promises that its groups were compared with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Joins without a window know how far their streams are in order, and which rows meet nobody any more."""
+    """The disorder of streams joined without a window was measured, and rows without partners were found."""
 
     KIND: ClassVar = "watch"
     BY: ClassVar = "join, where there is no window"
@@ -238,26 +238,26 @@ class Watched:
     groups: Mapping[str, GroupWatch]
     """By group."""
     settled: Mapping[str, int]
-    """By log: what is known of batches before this is put together."""
+    """By log: the statistics of batches before this one are merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Propagated:
-    """These values are finished for these queries: no more of their results will have them."""
+    """These values are finished for these queries: no later result will have them."""
 
     KIND: ClassVar = "propagate"
     BY: ClassVar = "join, where a sink asks for punctuations"
 
-    told: Mapping[str, PromiseFiles]
-    """By index of what a query was told: the values, as they are kept."""
-    seen: Mapping[str, float]
-    """By the same index: how many promises had taken effect."""
-    output: Output
+    finished_values: Mapping[str, PromiseFiles]
+    """By index: the values, in the form of promises."""
+    promises_seen: Mapping[str, float]
+    """By the same index: the number of promises in effect."""
+    output: CommitOutput
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """These streams have other options from here on, but their rows mean the same."""
+    """These streams have other options from here on; the meaning of their rows is unchanged."""
 
     KIND: ClassVar = "declared"
     BY: ClassVar = "start"
@@ -267,7 +267,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class OrderSwitched:
-    """From here on something else waits in some groups: their input, or their results."""
+    """Some groups hold back their results instead of their input, or the reverse."""
 
     KIND: ClassVar = "order"
     BY: ClassVar = "join, where order is adaptive"
@@ -275,11 +275,11 @@ class OrderSwitched:
     groups: tuple[str, ...]
     """The ids of the groups."""
     mode: str
-    """What waits from here on: the input (`sync-filter`) or the results (`filter-order`)."""
+    """Input is held back (`sync-filter`), or results are (`filter-order`)."""
     reason: str
-    """Why: the measured load, against the `alpha` of the query that asks for the least."""
+    """The measured load, compared with the smallest `alpha` of the queries."""
     at: str
-    """When, in ISO 8601."""
+    """The time, in ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +292,7 @@ class NumberedLayout:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """These segments of a log are replaced by those, or gone."""
+    """These segments of a log were replaced by others, or removed."""
 
     KIND: ClassVar = "rewrite"
     BY: ClassVar = "merge and retention"
@@ -301,26 +301,26 @@ class Rewritten:
     remove: tuple[str, ...]
     add: tuple[Segment, ...] = ()
     layouts: tuple[NumberedLayout, ...] = ()
-    """Layouts that the added segments have and nothing had before."""
+    """Layouts that only the added segments have."""
     rows: int = 0
     seconds: float = 0.0
-    output: Output = field(default_factory=Output)
-    """Results that the end of the rows' use has brought about."""
+    output: CommitOutput = field(default_factory=CommitOutput)
+    """Results that follow from the removal of rows."""
     stream: str = ""
-    """Whose log it is."""
+    """The stream of the log."""
     purged: int = 0
-    """Rows found here to be of no more use because of promises."""
-    gone: tuple[int, int] | None = None
-    """The newest event time of rows that were let go before their window ended, and how many they are."""
+    """Rows removed because of promises."""
+    early_removals: tuple[int, int] | None = None
+    """Rows removed before their window ended: the newest event time, and their number."""
     finished: Mapping[str, int] = field(default_factory=dict)
-    """By segment that stays as it is: its rows that promises have made useless."""
+    """By segment that was not rewritten: its rows that promises have made useless."""
     promises_seen: float | None = None
-    """How many promises the log was held against; null: it was not."""
+    """The number of promises that the log was compared with; null if it was not."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromisesMerged:
-    """These files of promises are replaced by those; some promises are forgotten."""
+    """These files of promises were replaced by others; some promises are forgotten."""
 
     KIND: ClassVar = "promises"
     BY: ClassVar = "merge and retention"
@@ -332,13 +332,13 @@ class PromisesMerged:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Output of these units has reached its sinks."""
+    """The output of these units has reached its sinks."""
 
     KIND: ClassVar = "published"
     BY: ClassVar = "join"
 
     units: tuple[tuple[str, str], ...]
-    """Units, and the query where the output was for one console or callback."""
+    """Units, each with the query if the output was for its console or callback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +351,7 @@ class TableBegun:
 
 @dataclass(frozen=True, slots=True)
 class FilesReplaced:
-    """Files of pairs that others of the same group take the place of."""
+    """Files of pairs, replaced by others of the same group."""
 
     remove: tuple[str, ...] = ()
     add: Mapping[str, tuple[StoredFile, ...]] = field(default_factory=dict)
@@ -360,7 +360,7 @@ class FilesReplaced:
 
 @dataclass(frozen=True, slots=True)
 class NeighboursMerged:
-    """Neighbours among the files of one query's results, and what takes their place."""
+    """Successive files of one query's results, and the files that replace them."""
 
     remove: tuple[str, ...]
     add: tuple[StoredFile, ...]
@@ -368,10 +368,10 @@ class NeighboursMerged:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """These files of results are replaced by those."""
+    """These files of results were replaced by fewer ones."""
 
     KIND: ClassVar = "compact"
-    BY: ClassVar = "join, after its other work"
+    BY: ClassVar = "join, when there is no other work"
 
     tables: Mapping[str, TableBegun] = field(default_factory=dict)
     """By group."""
@@ -383,7 +383,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """This is what the engine's work costs here."""
+    """The costs of the engine's operations were measured on this machine."""
 
     KIND: ClassVar = "prices"
     BY: ClassVar = "calibrate"
@@ -392,7 +392,7 @@ class Priced:
 
 
 Commit = (
-    Opened
+    EngineOpened
     | PlanServed
     | Declared
     | BatchIngested

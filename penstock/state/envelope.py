@@ -1,10 +1,9 @@
-"""The journal's files: their names, and the envelope that each is in, so that damage is found.
+"""The journal's files: their names, and the envelope of each, which makes damage detectable.
 
     {"body": …, "before": …, "format": 1, "number": 57, "writer": "9f…", "crc32": 548752995}
 
-The checksum is of all the rest.  A commit carries the one before it along: should that file be damaged or lost, its
-content is still there, in the next (`penstock.state.journal_scan`).  It costs as many bytes again, and no further
-write.
+The checksum covers all other fields.  Each commit has a copy of the commit before it, so that the content of one
+damaged or lost file can be restored (`penstock.state.journal_scan`).  The copy needs no further write.
 
 In:  a body and its number.  Out: the bytes of a file; and the body again, or `TornError`.
 """
@@ -30,11 +29,11 @@ _NAME = re.compile(r"(snapshot-)?(\d+)\.json")
 
 
 class TornError(Exception):
-    """A file that is not what was written."""
+    """A file whose bytes are not those that were written."""
 
 
 class Envelope(NamedTuple):
-    """What a file of the journal holds."""
+    """The content of a journal file."""
 
     body: JSON
     writer: str
@@ -43,14 +42,14 @@ class Envelope(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """Which commits and snapshots have a file, in ascending order."""
+    """The numbers of the commits and snapshots that have a file, ascending."""
 
     commits: list[int]
     snapshots: list[int]
 
 
 def numbers(files: Files) -> Numbers:
-    """List the journal; names that are neither commit nor snapshot are left alone."""
+    """List the journal; other files in its directory are ignored."""
     present = Numbers([], [])
     for name in files.list(DIRECTORY):
         if match := _NAME.fullmatch(name):
@@ -59,7 +58,7 @@ def numbers(files: Files) -> Numbers:
 
 
 def commit_name(number: int) -> str:
-    """Name a commit's file, so that a listing shows commits in order.
+    """Return the name of a commit's file; a listing shows commits in order.
 
     >>> commit_name(1)
     'journal/000000000001.json'
@@ -68,12 +67,12 @@ def commit_name(number: int) -> str:
 
 
 def snapshot_name(number: int) -> str:
-    """Name the snapshot of the state after commit `number`."""
+    """Return the name of the snapshot of the state after commit `number`."""
     return f"{DIRECTORY}/snapshot-{number:012d}.json"
 
 
 def wrap(number: int, writer: str, body: JSON, before: Envelope | None = None) -> bytes:
-    r"""Put a body in its envelope: with its number, its writer, the commit before, and a checksum of all of it.
+    r"""Write a body in its envelope: number, writer, the commit before, and a checksum of all fields.
 
     >>> wrap(1, "w", {"a": 2})
     b'{"body":{"a":2},"format":1,"number":1,"writer":"w","crc32":548752995}\n'
@@ -86,25 +85,21 @@ def wrap(number: int, writer: str, body: JSON, before: Envelope | None = None) -
 
 
 def unwrap(data: bytes, number: int) -> Envelope:
-    """Give what is in an envelope, or raise `TornError` when these are not the bytes that were wrapped as `number`."""
+    """Read an envelope; raise `TornError` if the bytes are not those that were wrapped as `number`."""
     try:
         content = json.loads(data)
         checksum = content.pop("crc32", None)
         text = _canonical(content)
     except (ValueError, AttributeError, TypeError) as error:
-        message = f"it is not a JSON object ({error})"
-        raise TornError(message) from error
+        raise TornError(f"it is not a JSON object ({error})") from error
     if checksum != zlib.crc32(text.encode()):
-        message = "its checksum does not fit"
-        raise TornError(message)
+        raise TornError("its checksum does not match")
     if content["format"] != FORMAT:
-        message = (
-            f"the journal has format {content['format']} and this Penstock reads {FORMAT}: run a newer one"
+        raise RunError(
+            f"the journal has format {content['format']}, and this version of Penstock reads {FORMAT}. Update Penstock"
         )
-        raise RunError(message)
     if content["number"] != number:
-        message = f"it holds number {content['number']}"
-        raise TornError(message)
+        raise TornError(f"it holds number {content['number']}")
     before = content.get("before")
     return Envelope(
         content["body"], content["writer"], Envelope(before["body"], before["writer"]) if before else None
@@ -114,11 +109,10 @@ def unwrap(data: bytes, number: int) -> Envelope:
 def as_commit(body: JSON) -> Commit:
     """Narrow a body to a commit."""
     if not isinstance(body, dict):
-        message = f"a commit is one JSON object, not {body!r}"
-        raise TypeError(message)
+        raise TypeError(f"a commit is one JSON object, not {body!r}")
     return body
 
 
 def _canonical(value: JSON) -> str:
-    """Write JSON in the one way whose checksum can be checked after reading it back."""
+    """Write JSON in canonical form, so that the checksum can be computed again after reading."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

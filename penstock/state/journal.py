@@ -1,6 +1,6 @@
-"""The journal: what is true, as a sequence of small commits.
+"""The journal: the state as a sequence of small commits.
 
-All that the engine knows is a fold over the commits, and recovery is reading them again::
+The engine's knowledge is a fold over the commits, and recovery reads them again::
 
     journal/000000000001.json ... 000000000130.json     one commit each, put only if absent
     journal/snapshot-000000000064.json                  the fold of commits 1..64
@@ -12,16 +12,15 @@ All that the engine knows is a fold over the commits, and recovery is reading th
 
 Always true:
 
-* A commit is made at the instant its file appears, and memory follows: `Journal.state` is never
-  ahead of the files.  What `Journal.commit` returned from is in every later recovery.
-* Each number has one file.  An engine that finds its number taken has lost the state to another
-  and is *fenced*: its journal makes no further commit.
-* A commit that cannot be folded is never written, because it is folded first.
+* A commit is durable once its file exists; then memory is updated.  `Journal.state` is never ahead of the files, and
+  every later recovery has the commits that `Journal.commit` returned.
+* Each number has one file.  An engine that finds its number taken has lost the state to another engine.  It is
+  *fenced*: its journal makes no further commit.
+* A commit is folded before it is written, so a commit that cannot be folded is never written.  Therefore `fold` must
+  not change its argument: it returns the next state.
 
-The last is why `fold` must not change its argument: it returns the next state.
-
-In:  commits (`Journal.commit`, or `Journal.commit_with` to decide on the state under the mutex).
-Out: the folded state, for the owner (`Journal.state`) and for anyone who looks (`read_only`).
+In:  commits: `Journal.commit`, or `Journal.commit_with` for a commit that depends on the current state.
+Out: the folded state, for the owner (`Journal.state`) and for readers (`read_only`).
 """
 
 from __future__ import annotations
@@ -54,15 +53,15 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 _READ_ATTEMPTS = 10
-"""How often files that vanish while they are read are tried again before that is called a gap."""
+"""Attempts to read files that the owner removes meanwhile, before a missing file counts as a gap."""
 
 _log = Logger(__name__)
 
 
 class Journal(Generic[S]):
-    """The owner's view of the journal: recovers it, appends to it, holds the fold of it.
+    """The owner's view of the journal: recovers, appends, and keeps the folded state.
 
-    `state` and `number` (of the last commit) may be read by any thread at any time.
+    Any thread may read `state` and `number` (of the last commit) at any time.
     """
 
     def __init__(
@@ -75,10 +74,9 @@ class Journal(Generic[S]):
         load: Callable[[JSON], S],
         snapshot_every: int = 64,
     ) -> None:
-        """Start at the empty state; call `recover` unless the directory is known to be new."""
+        """Begin with the empty state; call `recover` unless the directory is new."""
         if snapshot_every < 1:
-            message = f"snapshot_every is {snapshot_every}: a snapshot needs at least 1 commit"
-            raise ValueError(message)
+            raise ValueError(f"snapshot_every is {snapshot_every}: a snapshot needs at least 1 commit")
         self.state = empty
         self.number = 0
         self._files = files
@@ -88,7 +86,7 @@ class Journal(Generic[S]):
         self._load = load
         self._snapshot_every = snapshot_every
         self._snapshot = 0  # the newest snapshot known to be good
-        self._before: Envelope | None = None  # the last commit, which the next carries along
+        self._before: Envelope | None = None  # the last commit, copied into the next one
         self._writer = uuid.uuid4().hex
         self._mutex = threading.Lock()
         self._fenced: str | None = None
@@ -96,11 +94,11 @@ class Journal(Generic[S]):
 
     @property
     def fenced(self) -> bool:
-        """Whether another engine was found writing to this journal: then this object is dead."""
+        """Whether another engine has written to this journal; then this one makes no further commit."""
         return self._fenced is not None
 
     def recover(self) -> S:
-        """Read the newest readable snapshot, fold the later commits onto it, and continue from there."""
+        """Read the newest readable snapshot, fold the later commits onto it, and continue there."""
         with self._mutex:
             if self._fenced:
                 raise StateBusyError(self._fenced)
@@ -111,17 +109,16 @@ class Journal(Generic[S]):
             return self.state
 
     def commit(self, commit: Commit) -> int:
-        """Make `commit` true, and return its number."""
+        """Write a commit, and return its number."""
         number = self.commit_with(lambda _: commit)
         assert number is not None  # noqa: S101  (the builder above never declines)
         return number
 
     def commit_with(self, build: Callable[[S], Commit | None]) -> int | None:
-        """Let `build` see the state nobody else can change now, and make true what it returns.
+        """Build a commit from the current state under the mutex, and write it.
 
-        Returns the commit's number, or None when `build` found nothing to do.  Raises
-        `StateBusyError` once another engine has written.  After any other error the commit may or
-        may not have been made: `recover` finds out, and commits are refused until then.
+        Returns the commit's number, or None if `build` returned None.  Raises `StateBusyError` if another engine has
+        written.  After any other error the file may or may not exist: call `recover` before the next commit.
         """
         with self._mutex:
             self._check_usable()
@@ -130,7 +127,7 @@ class Journal(Generic[S]):
                 return None
             number = self.number + 1
             data = wrap(number, self._writer, commit, self._before)
-            # folded from its bytes, so that memory holds what a recovery would read
+            # folded from its bytes, so that memory has the values that a recovery would read
             written = unwrap(data, number)
             state = self._fold(self.state, as_commit(written.body))
             self._append(number, data)
@@ -139,52 +136,51 @@ class Journal(Generic[S]):
             return number
 
     def _check_usable(self) -> None:
-        """Refuse to go on when another engine wrote, or when a commit may or may not have been made."""
         if self._fenced:
             raise StateBusyError(self._fenced)
         if self._in_doubt:
             raise RunError(self._in_doubt)
 
     def _append(self, number: int, data: bytes) -> None:
-        """Put the commit's file, and make sure that it was ours to put."""
+        """Write the commit's file, and check that no other engine owns the journal."""
         try:
             ours = self._put(commit_name(number), data) and not self._overtaken(number)
         except BaseException:
             self._in_doubt = (
-                f"commit {number} of {self._files.root} failed and may or may not have been made: "
-                "recover the journal to find out"
+                f"commit {number} of {self._files.root} failed, and its file may or may not exist. "
+                "Recover the journal to find out"
             )
             raise
         if not ours:
             self._fenced = (
-                f"commit {number} of {self._files.root} was written by another engine: this one no longer "
-                "owns the state and stops (all it had committed stands); run one engine for each state"
+                f"commit {number} of {self._files.root} was written by another engine, so this one stops; "
+                "its earlier commits are kept. Run one engine for each state"
             )
             raise StateBusyError(self._fenced)
 
     def _put(self, name: str, data: bytes) -> bool:
-        """Put the file, and tell whether it now holds `data`.
+        """Write the file, and return whether it now holds `data`.
 
-        A driver that tried twice, because the first answer was lost, meets its own file: `data`
-        names its writer, so equal bytes are ours.
+        A filesystem driver that retries after a lost response finds its own file.  `data` names its writer, so equal
+        bytes are ours.
         """
         try:
             self._files.put_if_absent(name, data)
         except FileExistsError:
             try:
                 return self._files.read(name) == data
-            except FileNotFoundError:  # a rival is even further, and has removed it
+            except FileNotFoundError:  # the other engine is further, and has removed it
                 return False
         return True
 
     def _overtaken(self, number: int) -> bool:
-        """Tell whether the number was free only because a rival's snapshot has replaced its commit."""
-        return any(each >= number for each in numbers(self._files).snapshots)
+        """Return whether the number was free only because a snapshot of another engine replaced its commit."""
+        return any(snapshot >= number for snapshot in numbers(self._files).snapshots)
 
     def _snapshot_if_due(self) -> None:
-        """Write the state down, and remove what only the snapshot before the previous one needed.
+        """Write a snapshot of the state, and remove files that only the snapshot before the previous one needs.
 
-        The commit is made by now, so a full disk here is not its failure: the next commit tries again.
+        The commit exists already, so an error here (a full disk) is logged, and the next commit tries again.
         """
         if self.number - self._snapshot < self._snapshot_every:
             return
@@ -205,12 +201,12 @@ class Journal(Generic[S]):
 
 
 def read_only(files: Files, fold: Callable[[S, Commit], S], empty: S, *, load: Callable[[JSON], S]) -> S:
-    """Return the state as of some commit made by now, without owning it, while its owner goes on."""
+    """Return the state as of a recent commit, without owning it; its owner may commit meanwhile."""
     return _read(files, fold, empty, load).state
 
 
 class _Folded(NamedTuple, Generic[S]):
-    """A state, the number of the last commit in it, and of the snapshot it was read from; and the last commit."""
+    """A state, the number of its last commit, the snapshot it was read from, and the last commit itself."""
 
     state: S
     number: int
@@ -219,11 +215,11 @@ class _Folded(NamedTuple, Generic[S]):
 
 
 class _MissingError(Exception):
-    """A file that should be there is not: removed by the owner a moment ago, or lost."""
+    """A missing file: removed by the owner a moment ago, or lost."""
 
 
 def _read(files: Files, fold: Callable[[S, Commit], S], empty: S, load: Callable[[JSON], S]) -> _Folded[S]:
-    """Read again while files vanish under it; the owner never removes the newest snapshot."""
+    """Read, and try again if the owner removed a file meanwhile; it never removes the newest snapshot."""
     for attempt in range(_READ_ATTEMPTS):
         try:
             return _read_once(files, fold, empty, load)
@@ -238,8 +234,7 @@ def _read_once(
 ) -> _Folded[S]:
     """Fold the commits after the newest readable snapshot onto it.
 
-    Commits are read by number, up to the largest listed: a listing taken while files come and go
-    may leave out one that is there.
+    Commits are read by number up to the largest listed, because a listing may lack a file if others change meanwhile.
     """
     present = numbers(files)
     state, start, torn = empty, 0, list[str]()
@@ -258,15 +253,14 @@ def _read_once(
             last = unwrap(data, number)._replace(before=None)
             state = fold(state, as_commit(last.body))
         except TornError as error:
-            message = (
+            raise RunError(
                 f"commit {number} is damaged: {files.path(commit_name(number))}: {error}; {_ways_out(files)}"
-            )
-            raise RunError(message) from error
+            ) from error
     return _Folded(state, max(start, end), start, last)
 
 
 def _last_before(files: Files, number: int) -> Envelope | None:
-    """Read the last commit of a snapshot, for the next to carry along; nobody needs it to go on."""
+    """Read the last commit in a snapshot, to be copied into the next one; None if it is lost, which does no harm."""
     try:
         return unwrap(files.read(commit_name(number)), number)._replace(before=None)
     except (FileNotFoundError, TornError):
@@ -274,18 +268,17 @@ def _last_before(files: Files, number: int) -> Envelope | None:
 
 
 def _fetch(files: Files, name: str, torn: list[str]) -> bytes:
-    """Read a file that must be there."""
     try:
         return files.read(name)
     except FileNotFoundError as error:
         beside = f" (unreadable: {', '.join(torn)})" if torn else ""
-        message = f"the journal has a gap: {files.path(name)} is missing{beside}; {_ways_out(files)}"
-        raise _MissingError(message) from error
+        raise _MissingError(
+            f"the journal has a gap: {files.path(name)} is missing{beside}; {_ways_out(files)}"
+        ) from error
 
 
 def _ways_out(files: Files) -> str:
-    """Say what to do about a journal that cannot be read."""
     return (
-        f"restore it from a copy, or run `penstock repair --state {files.root}`: it writes it again where it can, or "
-        "goes back to before it"
+        f"restore it from a copy, or run `penstock repair --state {files.root}`, which writes it again if it can, or "
+        "goes back to an earlier commit"
     )

@@ -1,11 +1,10 @@
-"""What can be read of a journal that has been damaged: every point that one could go on from.
+"""Read a damaged journal: every commit that a repair could go back to.
 
-`Journal.recover` reads the newest snapshot and what follows it, and stops at the first file that is not whole.  Here
-all files are read, and what one lacks another may have: a commit carries the one before it along, and a snapshot holds
-all that came before::
+`Journal.recover` reads the newest snapshot and the commits after it, and stops at the first damaged file.  A scan reads
+all files, because each commit has a copy of the commit before it, and a snapshot replaces all earlier commits::
 
     snapshot 64 . 65 . 66 . 67x 68 . 69          67 is damaged; 68 carries a copy of it: nothing is lost
-    snapshot 64 . 65 . 66 . 67x 68x 69           68 is whole in 69, 67 is gone: one can go back to 66
+    snapshot 64 . 65 . 66 . 67x 68x 69           69 has a copy of 68, 67 is lost: 66 is the last usable commit
 
 In:  the files of a state.  Out: a `Survey`; nothing is changed.
 """
@@ -28,28 +27,28 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Survey(Generic[S]):
-    """What there is of a journal."""
+    """The readable parts of a journal."""
 
     states: Mapping[int, S]
-    """The state after each commit up to which the journal can be read."""
+    """The state after each commit that can be folded."""
     last: int
     """The last number that any file has."""
     copies: Mapping[int, Envelope]
-    """Commits that are damaged or missing, as the next ones have them."""
+    """Damaged or missing commits, as copied in the commits after them."""
     commits: Mapping[int, Commit]
-    """All commits that can be read, also those that nothing leads to any more."""
+    """All readable commits, also those that cannot be folded because an earlier one is lost."""
     wrong: tuple[str, ...]
-    """What is needed and is damaged or missing, in words."""
+    """Damaged or missing files that are needed, in words."""
     torn_snapshots: tuple[int, ...]
 
     @property
     def end(self) -> int:
-        """Give the number of the last commit up to which the journal can be read."""
+        """Return the number of the last commit that can be folded."""
         return max(self.states, default=0)
 
 
 def survey(files: Files, fold: Callable[[S, Commit], S], empty: S, load: Callable[[JSON], S]) -> Survey[S]:
-    """Read all of a journal, whatever state it is in."""
+    """Read all files of a journal, damaged or not."""
     present = numbers(files)
     snapshots, torn = _read_all(files, present.snapshots, snapshot_name)
     envelopes, damaged = _read_all(files, present.commits, commit_name)
@@ -60,15 +59,21 @@ def survey(files: Files, fold: Callable[[S, Commit], S], empty: S, load: Callabl
         for number in range(start + 1, last + 1)
         if number not in envelopes
     }
-    carried = {number - 1: each.before for number, each in envelopes.items() if each.before is not None}
+    carried = {
+        number - 1: envelope.before for number, envelope in envelopes.items() if envelope.before is not None
+    }
     readable = {**carried, **envelopes}
     return Survey(
         states=_states(
-            readable, {number: load(each.body) for number, each in snapshots.items()}, fold, empty, last
+            readable,
+            {number: load(envelope.body) for number, envelope in snapshots.items()},
+            fold,
+            empty,
+            last,
         ),
         last=last,
         copies={number: carried[number] for number in lost if number in carried},
-        commits={number: as_commit(each.body) for number, each in readable.items()},
+        commits={number: as_commit(envelope.body) for number, envelope in readable.items()},
         wrong=(
             *(f"snapshot {number} {why}" for number, why in torn.items()),
             *(f"commit {number} {why}" for number, why in lost.items()),
@@ -80,7 +85,7 @@ def survey(files: Files, fold: Callable[[S, Commit], S], empty: S, load: Callabl
 def _read_all(
     files: Files, listed: list[int], name_of: Callable[[int], str]
 ) -> tuple[dict[int, Envelope], dict[int, str]]:
-    """Read some files; give those that are whole, and what is wrong with the others."""
+    """Read some files: return the intact ones, and the damage of the others."""
     whole: dict[int, Envelope] = {}
     torn: dict[int, str] = {}
     for number in listed:
@@ -98,7 +103,7 @@ def _states(
     empty: S,
     last: int,
 ) -> dict[int, S]:
-    """Fold what can be folded; after a gap, the next snapshot goes on."""
+    """Fold all commits that can be folded; after a gap, continue from the next snapshot."""
     states: dict[int, S] = {0: empty} if 1 in readable or not snapshots else {}
     for number in range(1, last + 1):
         if number - 1 in states and number in readable:

@@ -1,15 +1,15 @@
-"""Where a path that a user wrote leads: one directory is one value, however it is written.
+"""Paths as users write them: absolute form, comparison, and patterns for Spark.
 
     out/q    file:///data/out/q    file:/data/out/q    a link to it    OUT/Q where case is ignored
 
-all name one directory, and two queries that write there would overwrite each other's files.  A path is made absolute
-when it is first seen (`absolute`), and compared by what it leads to (`directory_of`): the directories that exist on the
-way, each by device and inode, then the names that are still to be made.
+All of these name one directory, and two queries that write there would overwrite each other's files.  So every path is
+made absolute at once (`absolute`).  Two paths are compared by their directories (`directory_of`): existing directories
+by device and inode, the others by name.
 
-Spark takes every path that it reads for a pattern.  `literal` writes a path so that it stands for itself only, and
-`source_pattern` tells whether a source's path is meant as a pattern or is the name of a directory.
+Spark's readers take every path as a pattern.  `literal` writes a path that matches itself only; `source_pattern`
+decides whether a source's path is a pattern or the name of a directory.
 
-In:  paths as users write them.  Out: absolute paths and urls, values to compare them by, patterns for Spark.
+In:  paths as users write them.  Out: absolute paths and urls, values to compare, patterns for Spark.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "ab
 """Drivers that reach the same objects under another name."""
 
 _ONE_PROCESS = frozenset({"memory"})
-"""Filesystems that only the process which made them can see."""
+"""Filesystems that exist in one process only."""
 
 
 def absolute(path: str) -> str:
-    """Write a path so that it means the same from everywhere: a plain absolute one, or a url.
+    """Return a path that is independent of the working directory: absolute, or a url.
 
     >>> absolute("file:/data//out/"), absolute("file:///data/out"), absolute("/data/x/../out")
     ('/data/out', '/data/out', '/data/out')
@@ -49,7 +49,7 @@ def absolute(path: str) -> str:
     's3://bucket/out'
     """
     if not path.strip() or "\0" in path:
-        raise InputError(f"path {path!r} names nothing: give a directory")
+        raise InputError(f"path {path!r} is empty, or has a null character. Give a directory")
     scheme, rest = _split(path)
     if scheme == "file":
         return _local(path, rest)
@@ -59,7 +59,7 @@ def absolute(path: str) -> str:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Split a url into scheme and rest; a plain path has no scheme, even if its first name has a colon in it."""
+    """Split a url into scheme and rest; a plain path has no scheme, even if it has a colon."""
     parts = _SCHEME.fullmatch(path)
     if parts is None:
         return "", path
@@ -67,25 +67,25 @@ def _split(path: str) -> tuple[str, str]:
     if scheme == "file" or rest.startswith("//"):
         return scheme, rest
     if scheme in fsspec.available_protocols() or scheme in _SAME_STORE:
-        raise InputError(f"path {path!r} is half a url: write {scheme}://… in full")
+        raise InputError(f"path {path!r} is an incomplete url. Write {scheme}://…")
     return "", path
 
 
 def _local(path: str, rest: str) -> str:
-    """Read what follows ``file:``; Hadoop writes one slash, browsers write three."""
+    """Parse the part after ``file:``; Hadoop writes one slash, browsers write three."""
     if rest.lower().startswith("//localhost/"):
         rest = rest[len("//localhost") :]
     if not rest.startswith("/"):
         raise InputError(
-            f"path {path!r} is relative, which a file: url cannot be: write file:///… or leave file: out"
+            f"path {path!r} is relative, and a file: url is absolute. Write file:///… or omit file:"
         )
     if rest.startswith("//") and not rest.startswith("///"):
-        raise InputError(f"path {path!r} names the machine {rest[2:].partition('/')[0]!r}: write file:///…")
+        raise InputError(f"path {path!r} names the host {rest[2:].partition('/')[0]!r}. Write file:///…")
     return os.path.normpath("/" + rest.lstrip("/"))
 
 
 def is_local(location: str) -> bool:
-    """Say whether an absolute location is a path of this machine."""
+    """Return whether an absolute location is a local path."""
     return location.startswith("/")
 
 
@@ -94,8 +94,8 @@ def refuse_one_process(location: str, what: str) -> None:
     scheme = urlsplit(location).scheme
     if scheme in _ONE_PROCESS:
         raise InputError(
-            f"{what} cannot be on {scheme}://, which only one process sees, and Spark runs several: "
-            "give a directory, or a store that all of them reach"
+            f"{what} cannot be on {scheme}://, which exists in one process only. "
+            "Give a directory, or a store that all of Spark's processes reach"
         )
 
 
@@ -104,21 +104,21 @@ def refuse_one_process(location: str, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """What a path leads to: a trail of what identifies each step from the root on."""
+    """The identity of a directory: its trail of directories from the root."""
 
     trail: tuple[object, ...]
 
     def holds(self, other: Directory) -> bool:
-        """Say whether the other one is this one, or somewhere below it."""
+        """Return whether the other directory is this one, or below it."""
         return other.trail[: len(self.trail)] == self.trail
 
     def overlaps(self, other: Directory) -> bool:
-        """Say whether one of the two is, or lies below, the other."""
+        """Return whether one of the two holds the other."""
         return self.holds(other) or other.holds(self)
 
 
 def directory_of(location: str) -> Directory:
-    """Say what an absolute location leads to.
+    """Return the directory of an absolute location.
 
     >>> directory_of("s3a://b/x/") == directory_of("s3://b//x"), directory_of("s3://b/x").holds(directory_of("s3://b/x/y"))
     (True, True)
@@ -131,7 +131,7 @@ def directory_of(location: str) -> Directory:
 
 
 def _steps(path: str) -> Iterator[object]:
-    """Identify each directory on the way: by inode while they exist, then by the names still to be made."""
+    """Identify each directory of a path: existing ones by inode, the others by name."""
     ignores_case, at = False, "/"
     for name in ["", *path.strip("/").split("/")]:
         at = os.path.join(at, name)
@@ -145,7 +145,7 @@ def _steps(path: str) -> Iterator[object]:
 
 
 def _ignores_case(path: str, there: os.stat_result) -> bool:
-    """Say whether the directory that holds this one finds it under another case too."""
+    """Return whether the parent directory finds this one under another case too."""
     parent, name = os.path.split(path)
     other = os.path.join(parent, name.swapcase())
     if name == name.swapcase():
@@ -162,7 +162,7 @@ _WILDCARDS = frozenset("*?[{")
 
 
 def literal(location: str) -> str:
-    r"""Write a location as a pattern that matches itself only, as Spark takes what it reads for patterns.
+    r"""Write a location as a pattern that matches itself only.
 
     >>> print(literal("file:///data/run[1]"))
     file:///data/run\[1\]
@@ -171,10 +171,10 @@ def literal(location: str) -> str:
 
 
 def source_pattern(path: str, stream: str) -> str:
-    """Give what Spark should read for a stream's path: a pattern, or a directory's own name; refuse what is not there.
+    """Return the pattern that Spark reads for a stream's path; refuse a path that matches nothing.
 
-    A path with wildcards is the directory of exactly that name if there is one, unless as a pattern it also matches
-    others.
+    A path with wildcards is a directory if there is one of exactly that name, and it is refused if other directories
+    match it too.
     """
     location = absolute(path)
     there = _exists(location)
@@ -184,28 +184,28 @@ def source_pattern(path: str, stream: str) -> str:
         return location if matches(location) else _refuse_missing(path, stream)
     if _is_broken(location):
         return literal(location)
-    others = [each for each in matches(location) if directory_of(each) != directory_of(location)]
+    others = [match for match in matches(location) if directory_of(match) != directory_of(location)]
     if others:
         raise InputError(
             f"path {path!r} of stream {stream} is the name of a directory, and a pattern that also matches "
-            f"{others[0]}: write {literal(path)!r} for the directory alone"
+            f"{others[0]}. Write {literal(path)!r} for the directory alone"
         )
     return literal(location)
 
 
 def _refuse_missing(path: str, stream: str) -> NoReturn:
     raise InputError(
-        f"path {path!r} of stream {stream} does not exist: create the directory, or mend the path"
+        f"path {path!r} of stream {stream} does not exist. Create the directory, or correct the path"
     )
 
 
 def is_pattern(location: str) -> bool:
-    """Say whether a location has wildcards, or escapes of them."""
+    """Return whether a location has wildcards or escapes."""
     return bool(_WILDCARDS & set(location)) or "\\" in location
 
 
 def _is_broken(pattern: str) -> bool:
-    """Say whether a pattern cannot be one: what looks like it is then a name."""
+    """Return whether a pattern has a syntax error, so that it can only be a name."""
     try:
         _alternatives(_signs(pattern))
     except InputError:
@@ -219,14 +219,14 @@ def _exists(location: str) -> bool:
 
 
 def matches(pattern: str) -> list[str]:
-    """List what a pattern of Hadoop's matches, as absolute locations."""
+    """List the matches of a Hadoop pattern, as absolute locations."""
     files, where = url_to_fs(pattern)
-    names = {name for each in _alternatives(_signs(where)) for name in files.glob(_as_fsspec(each))}
+    names = {name for choice in _alternatives(_signs(where)) for name in files.glob(_as_fsspec(choice))}
     return sorted(absolute(files.unstrip_protocol(name)) for name in names)
 
 
 def files_below(pattern: str) -> set[str]:
-    """List the files that a source reads by a pattern now, hidden ones left out."""
+    """List the files that a source reads by a pattern now, without hidden ones."""
     names: set[str] = set()
     for location in matches(pattern) if is_pattern(pattern) else [pattern]:
         files, where = url_to_fs(location)
@@ -235,7 +235,7 @@ def files_below(pattern: str) -> set[str]:
 
 
 def local_path(url: str) -> str:
-    """Return the path of a file on this machine, from a url as Spark writes it; empty if it is elsewhere.
+    """Return the local path of a url as Spark writes it; empty if the file is remote.
 
     >>> local_path("file:///data/in/a%20b.parquet"), local_path("s3a://bucket/x")
     ('/data/in/a b.parquet', '')
@@ -246,7 +246,7 @@ def local_path(url: str) -> str:
 
 
 def local_files(pattern: str) -> Iterator[str]:
-    """List the files of this machine that a source reads by a pattern now, hidden ones left out, whatever they are."""
+    """List the local files of any kind that a source reads by a pattern now, without hidden ones."""
     for location in filter(is_local, matches(pattern) if is_pattern(pattern) else [pattern]):
         if not os.path.isdir(location):
             yield location
@@ -256,9 +256,9 @@ def local_files(pattern: str) -> Iterator[str]:
 
 
 def irregular(paths: Iterable[str]) -> str:
-    """Return the first path of a pipe, a socket or a device; empty if there is none.  To read one may never end."""
+    """Return the first path of a pipe, socket or device, whose read may never end; empty if there is none."""
     for path in paths:
-        with suppress(OSError):  # it is gone, or a link to nowhere
+        with suppress(OSError):  # deleted meanwhile, or a broken link
             mode = os.stat(path).st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 return path
@@ -266,7 +266,7 @@ def irregular(paths: Iterable[str]) -> str:
 
 
 def _signs(pattern: str) -> list[str]:
-    r"""Cut a pattern into its signs, each with the backslash that escapes it.
+    r"""Split a pattern into characters, each with its escaping backslash.
 
     >>> _signs(r"a\*b")
     ['a', '\\*', 'b']
@@ -275,7 +275,7 @@ def _signs(pattern: str) -> list[str]:
 
 
 def _alternatives(signs: Sequence[str]) -> list[list[str]]:
-    """Write out the choices of ``{a,b}``; they may be nested.
+    """Expand the alternatives ``{a,b}``, which may be nested.
 
     >>> ["".join(each) for each in _alternatives("x/{a,b{1,2}}/y")]
     ['x/a/y', 'x/b1/y', 'x/b2/y']
@@ -290,15 +290,17 @@ def _alternatives(signs: Sequence[str]) -> list[list[str]]:
         if depth == 0 and signs[at] == "}":
             choices = [signs[first + 1 : last] for first, last in pairwise(cuts)]
             before, after = signs[:start], signs[at + 1 :]
-            return [each for choice in choices for each in _alternatives([*before, *choice, *after])]
+            return [
+                alternative for choice in choices for alternative in _alternatives([*before, *choice, *after])
+            ]
         depth += (signs[at] == "{") - (signs[at] == "}")
     raise InputError(
-        f"path {''.join(signs)!r} has a {{ that is never closed: write \\{{ where it is part of a name"
+        f"path {''.join(signs)!r} has a {{ that is never closed. Write \\{{ if it is part of a name"
     )
 
 
 def _as_fsspec(signs: Sequence[str]) -> str:
-    r"""Write a pattern of Hadoop's as Python's, which negates sets otherwise and knows no backslash.
+    r"""Translate a Hadoop pattern to Python's syntax: another negation of sets, and no backslash.
 
     >>> print(_as_fsspec(_signs(r"run\[1\]/[^a]*")))
     run[[]1]/[!a]*
@@ -307,7 +309,7 @@ def _as_fsspec(signs: Sequence[str]) -> str:
 
 
 def _one_sign(sign: str) -> str:
-    """Write one sign; an escaped wildcard is a set of itself alone."""
+    """Translate one character; an escaped wildcard becomes a set of one."""
     if len(sign) == 1:
         return sign
     return f"[{sign[1]}]" if sign[1] in "*?[" else sign[1]

@@ -1,19 +1,28 @@
 """A Parquet file of results, written by a task in row groups of bounded bytes.
 
-A file of a sink is written under ``_staging``, where no reader looks, and moved into place after the commit that names
-it.  A file that the state keeps needs no staging: its name is unique, and readers read only what the ledger names.
+A file of a sink is written under ``_staging``, where readers do not look, and moved into place after the commit that
+names it.  A file that the state keeps is not staged, because readers read only files that the ledger names.
 
-Several queries can get the same file.  It is written once and then shared with the directories of the others::
+If several queries have identical output, the file is written once and shared::
 
     directory of q0     part-…-0003-02.parquet ──┐
     directory of q1     part-…-0003-02.parquet ──┼──  hard links to one file, or copies of it
     directory of q2     part-…-0003-02.parquet ──┘
 
-A file of results never changes, and a link that is removed leaves the others.  Owner and rights belong to the file, so
-it is copied if those of the directories differ; and wherever links cannot be made.
+Result files never change, and removing one link leaves the others.  Links share owner and rights, so the file is copied
+if those of the directories differ, or if the filesystem has no links.
+
+Columns are encoded by the file's first rows::
+
+    integers and times in a narrow range     differences of neighbours, packed into bits    keys, times
+    any other column                         a small dictionary, else plain values          names, measurements
+
+By default, the Parquet writer starts a large dictionary for every column and drops it when it is full.  That takes
+longer than all other encoding, and stores keys and times in full width (docs/decisions/032-whole-files.md).  Any choice
+is correct; a bad one only makes the file larger.  Values in lists and maps are never written as differences.
 
 In:  record batches of one schema, with Spark's description of it (`penstock.state.spark_schema`).
-Out: a file, and what a commit says of it.
+Out: a file, and its entry in a commit.
 """
 
 from __future__ import annotations
@@ -31,7 +40,6 @@ import pyarrow.parquet as pq
 import pyarrow.types as is_a
 
 from penstock import limits
-from penstock.kernels import width
 from penstock.state.checksum import SummedFile
 from penstock.state.files import LocalFiles, open_files
 from penstock.state.spark_schema import SPARK_SCHEMA, described, loosened
@@ -45,12 +53,12 @@ if TYPE_CHECKING:
     from penstock.state.files import Files
 
 NOTE = b"penstock"
-"""The key of a file's metadata that holds a note (JSON) on how its results came about."""
+"""The key of a note (JSON) on the origin of the results, in the file's metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file of a query's results, or of a group's pairs: where it has to go, or what the state keeps."""
+    """A file of a query's results, or of a group's pairs: to be moved, or kept by the state."""
 
     query: str
     move: Move | None = None
@@ -58,10 +66,10 @@ class WrittenFile:
 
 
 class OutputFile:
-    """A Parquet file being written; opened with the first rows."""
+    """A Parquet file being written; it is created with the first rows."""
 
     def __init__(self, root: str, final: str, compression: str = "snappy", *, kept: bool = False) -> None:
-        """Name the file, which the state keeps or a sink gets; nothing is created yet."""
+        """Name the file, which the state keeps or a sink gets."""
         self.root, self.final, self.kept = root, final, kept
         self.staged = final if kept else f"_staging/{uuid.uuid4().hex}-{final.rsplit('/', 1)[-1]}"
         self.rows = 0
@@ -73,24 +81,23 @@ class OutputFile:
 
     @property
     def waiting(self) -> int:
-        """Count the bytes of the rows taken and not written yet."""
+        """Return the bytes of rows that are not written yet."""
         return self._waiting.bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take some rows."""
+        """Add rows."""
         self.rows += batch.num_rows
         if self._waiting.add(batch):
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows taken so far as one row group."""
+        """Write the added rows as one row group."""
         if batches := self._waiting.drain():
             table = loosened(pa.Table.from_batches(batches))
             self._writer = self._writer or self._open(table)
             self._writer.write_table(table)
 
     def _open(self, table: pa.Table) -> pq.ParquetWriter:
-        """Create the file, for rows like these."""
         sink = self._stack.enter_context(open_files(self.root, sync=False).writer(self.staged))
         self._summed = SummedFile(sink) if self.kept else None
         return pq.ParquetWriter(
@@ -102,7 +109,7 @@ class OutputFile:
         )
 
     def close(self, about: Mapping[str, object] | None = None) -> None:
-        """Write what is left and complete the file, with a note on what is in it."""
+        """Write the remaining rows and complete the file, with a note on its content."""
         self.flush()
         if self._writer is not None:
             if about is not None:
@@ -111,7 +118,7 @@ class OutputFile:
         self._stack.close()
 
     def report(self, query: str) -> WrittenFile:
-        """Return what was written, for a query."""
+        """Return the written file, for a query."""
         if self._summed is not None and self._writer is not None:
             shape = shape_of(self._writer.schema)
             file = StoredFile(self.final, self._summed.tell(), shape=shape, checksum=self._summed.checksum)
@@ -119,7 +126,7 @@ class OutputFile:
         return WrittenFile(query, move=Move(self.root, self.staged, self.final))
 
     def share(self, root: str, query: str) -> WrittenFile:
-        """Let another query have the complete file, in its own directory: a hard link, or a copy."""
+        """Share the complete file with another query: a hard link in its directory, or a copy."""
         own, other = open_files(self.root, sync=False), open_files(root, sync=False)
         if not (_are_alike(own, other, "_staging") and own.link(self.staged, other, self.staged)):
             own.copy(self.staged, other, self.staged)
@@ -127,7 +134,7 @@ class OutputFile:
 
 
 def _are_alike(own: Files, other: Files, folder: str) -> bool:
-    """Return whether files made in two directories have the same owner and rights: if the directories have."""
+    """Return whether files in two directories have the same owner and rights."""
     if not (isinstance(own, LocalFiles) and isinstance(other, LocalFiles)):
         return False
     other.make_dirs(folder)
@@ -135,7 +142,7 @@ def _are_alike(own: Files, other: Files, folder: str) -> bool:
 
 
 def shape_of(schema: pa.Schema) -> str:
-    """Tell schemas apart by a few characters: files of one shape have the same columns, of the same types.
+    """Return a digest of a schema: files of one shape have the same columns of the same types.
 
     >>> shape_of(pa.schema({"x": pa.int64()})) == shape_of(pa.schema({"x": pa.int32()}))
     False
@@ -145,24 +152,24 @@ def shape_of(schema: pa.Schema) -> str:
 
 
 class RowBuffer:
-    """Rows taken and not written yet."""
+    """Rows to be written together: at most so many rows, or `limits.MAX_PIECE_BYTES`."""
 
     def __init__(self, most_rows: int, copies: int = 1) -> None:
-        """Begin with nothing; of the bytes, whoever writes them makes so many copies."""
+        """Begin empty; the writer makes so many copies of the rows."""
         self._most_rows, self._copies = most_rows, copies
         self._batches: list[pa.RecordBatch] = []
         self.rows = 0
         self.bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> bool:
-        """Take some rows, and say whether it is time to write."""
+        """Add rows, and return whether it is time to write."""
         self._batches.append(batch)
         self.rows += batch.num_rows
         self.bytes += batch.nbytes
-        return self.rows >= self._most_rows or self._copies * self.bytes >= width.MOST_BYTES
+        return self.rows >= self._most_rows or self._copies * self.bytes >= limits.MAX_PIECE_BYTES
 
     def drain(self) -> list[pa.RecordBatch]:
-        """Give all rows, and keep none."""
+        """Return all rows and remove them."""
         batches, self._batches, self.rows, self.bytes = self._batches, [], 0, 0
         return batches
 
@@ -173,7 +180,7 @@ DELTA = "DELTA_BINARY_PACKED"
 
 
 def writer_options(rows: pa.Table) -> dict[str, Any]:
-    """Return the options for a file that begins with these rows."""
+    """Return options of `ParquetWriter` for a file that begins with these rows."""
     sample, options = (
         rows.slice(0, limits.ENCODING_SAMPLE_ROWS),
         {"dictionary_pagesize_limit": limits.MAX_DICTIONARY_BYTES},
@@ -182,7 +189,7 @@ def writer_options(rows: pa.Table) -> dict[str, Any]:
         sample = sample.flatten()
     names = sample.schema.names
     paths = _paths(rows.schema) if any(is_a.is_nested(kind) for kind in sample.schema.types) else names
-    if len(set(paths)) < len(paths):  # "a.b" may be a column, or b in a: the writer does not tell them apart
+    if len(set(paths)) < len(paths):  # the writer cannot distinguish a column "a.b" from field b of a
         return options
     narrow = [name for name in names if _is_narrow(sample.column(name).combine_chunks())]
     others = [path for path in paths if path not in narrow]
@@ -190,7 +197,7 @@ def writer_options(rows: pa.Table) -> dict[str, Any]:
 
 
 def _paths(schema: pa.Schema) -> list[str]:
-    """Return the paths of a schema's leaves, as Parquet names them in lists and maps."""
+    """Return the Parquet paths of the leaves of a schema, including those in lists and maps."""
     out = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), out)
     leaves = pq.ParquetFile(out.getvalue()).schema
@@ -198,7 +205,7 @@ def _paths(schema: pa.Schema) -> list[str]:
 
 
 def _is_narrow(values: pa.Array) -> bool:
-    """Return whether a column has integers, as Parquet stores it, and their range is narrow.
+    """Return whether Parquet stores a column as integers, and their range is narrow.
 
     >>> [_is_narrow(pa.array(each)) for each in ([7, 1 << 32], [7, 1 << 33], [7.0], [True])]
     [True, False, False, False]

@@ -1,10 +1,10 @@
-"""Partial aggregates on disk: what the pairs of a group come to in each pane, for each set of readers.
+"""Partial aggregates on disk: measures of pairs, by group, pane and set of readers.
 
-A pane file is Arrow IPC with one record batch, sorted by its first column and mapped, so that a reader finds what it
-needs by binary search.  Columns:
+A pane file is Arrow IPC with one record batch, sorted by its first column and mapped, so that a reader finds its
+entries by binary search.  Columns:
 
-    o           what the file is sorted by: the birth of pairs not answered for yet, or the node of a pane, or the end
-                of a bucket, or a hash of the group
+    o           the sort order: the birth of pairs that are not answered yet, or the node of a pane, or the end of a
+                bucket, or a hash of the group
     p           the pane
     c           the set of readers, a bit each
     k0, k1 …    the group's key, structs laid out field by field
@@ -12,18 +12,18 @@ needs by binary search.  Columns:
     n           how many pairs
     m0.n …      the parts of each measure (`penstock.kernels.aggregates.folded`)
 
-Of these `c`, `n` and ``m0.n`` are left out where they are the same in all entries (`penstock.state.pane_columns`).
+Columns `c`, `n` and ``m0.n`` are omitted if they are constant (`penstock.state.pane_columns`).
 
-A pane set has one table of groups, and one more for each DISTINCT aggregate: which values a group has had.
+A pane set has one table of groups, and one table of values for each DISTINCT aggregate.
 
-*Nodes.*  Of pairs that every reader has seen at their birth, only the pane matters.  They are kept by pane and, eight
-at a time, by panes taken together, so that a long run of panes is read as few nodes::
+*Nodes.*  Once every reader has seen a pair at its birth, only its pane matters.  Such entries are kept by pane, and
+also by nodes of eight panes, of 64 panes, and so on.  So a long run of panes is read as a few nodes::
 
     level 1     |        0        |        1        |         from 5 to 18:  5 6 7 | node 1 | 16 17
     level 0     |0|1|2|3|4|5|6|7|8|9| …
 
-In:  folded pairs.  Out: `PaneFile`, what the journal remembers, and tables.
-Always true: reducing tables in any order, and cutting them anywhere, gives the same.
+In:  folded pairs.  Out: `PaneFile`, the journal's entry for a file, and tables.
+Always true: the result does not depend on the order in which tables are reduced, nor on where they are divided.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ import pyarrow as pa
 
 from penstock import limits
 from penstock.kernels.aggregates.folded import Folded, folded_class
-from penstock.kernels.fold import Ordered, codes_of, number_groups, sum_ints
+from penstock.kernels.fold import codes_of, group_sums, number_groups
 from penstock.kernels.key_hash import mix
+from penstock.kernels.ordered_values import Ordered
 from penstock.kernels.slide import order_by
 from penstock.plan.panes import PaneSet
 from penstock.state.checksum import map_whole, summed_writer
@@ -61,12 +62,12 @@ _LEVEL_SHIFT = 56
 _MIDDLE = 1 << 54
 
 FIRST_NODE = 1 << _LEVEL_SHIFT
-"""Numbers of nodes from here on are of levels above the panes."""
+"""The first number of a node above the panes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaneFile:
-    """What the journal knows of a pane file: the rows from `first` on count, those before it are answered for."""
+    """The journal's entry for a pane file: rows from `first` on count, those before it are answered."""
 
     name: str
     table: int
@@ -74,17 +75,17 @@ class PaneFile:
     rows: int
     first: int
     last: int
-    """The first and last entry of the column it is sorted by."""
+    """The first and the last value of its sort column."""
     newest: int = 0
     """The newest pane."""
     folded: bool = False
-    """Whether births are forgotten: sorted by node."""
+    """Whether births are dropped, and the file is sorted by node."""
     generation: int = 0
     arrived: float = 0.0
-    """When the last of its pairs had arrived, in seconds since the epoch."""
+    """The arrival of the last of its pairs, in seconds since the epoch."""
     checksum: int | None = None
     part: int = 0
-    """Which of the set's parts its groups are in."""
+    """The part of the set that has its groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +95,11 @@ class PaneState:
     panes: PaneSet
     files: tuple[PaneFile, ...] = ()
     promises_seen: float = 0.0
-    """How many promises its groups were held against, where promises end groups."""
+    """If promises end groups: the number of promises that its groups were compared with."""
 
 
 def panes_folder(panes: str) -> str:
-    """Say where the files of a pane set are."""
+    """Return the directory of a pane set."""
     return f"panes/{panes}"
 
 
@@ -107,7 +108,7 @@ def panes_folder(panes: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the columns of a table mean: how many key columns, how many values, and which measures."""
+    """The columns of a table: the types of its keys, the number of values, and its measures."""
 
     keys: tuple[pa.DataType, ...]
     values: int
@@ -115,34 +116,34 @@ class Shape:
     kinds: tuple[pa.DataType | None, ...]
 
     def metadata(self) -> dict[bytes, bytes]:
-        """Write the types that columns do not tell by themselves."""
-        keys = pa.schema([(f"k{n}", each) for n, each in enumerate(self.keys)])
-        kinds = pa.schema([(f"m{n}", each or pa.null()) for n, each in enumerate(self.kinds)])
+        """Return metadata with the types that the columns do not show."""
+        keys = pa.schema([(f"k{n}", kind) for n, kind in enumerate(self.keys)])
+        kinds = pa.schema([(f"m{n}", kind or pa.null()) for n, kind in enumerate(self.kinds)])
         return {_KEYS: keys.serialize().to_pybytes(), _KINDS: kinds.serialize().to_pybytes()}
 
 
 def key_types(table: pa.Table) -> list[pa.DataType]:
     """Read the types of a table's group keys."""
-    return [each.type for each in pa.ipc.read_schema(pa.py_buffer(table.schema.metadata[_KEYS]))]
+    return [field.type for field in pa.ipc.read_schema(pa.py_buffer(table.schema.metadata[_KEYS]))]
 
 
 def measure_kinds(table: pa.Table) -> list[pa.DataType]:
-    """Read the types of what a table's measures take."""
-    return [each.type for each in pa.ipc.read_schema(pa.py_buffer(table.schema.metadata[_KINDS]))]
+    """Read the types of the arguments of a table's measures."""
+    return [field.type for field in pa.ipc.read_schema(pa.py_buffer(table.schema.metadata[_KINDS]))]
 
 
 def laid_out(column: pa.Array, name: str) -> dict[str, pa.Array]:
-    """Lay a key out as columns that can be compared: a struct field by field, with whether there is one."""
+    """Return comparable columns for a key: a struct field by field, with a column of its validity."""
     if not pa.types.is_struct(column.type):
         return {name: column}
     columns = {f"{name}?": column.is_valid()}
-    for number, each in enumerate(column.flatten()):
-        columns |= laid_out(each, f"{name}.{number}")
+    for number, field in enumerate(column.flatten()):
+        columns |= laid_out(field, f"{name}.{number}")
     return columns
 
 
 def put_together(kind: pa.DataType, columns: Mapping[str, pa.Array], name: str) -> pa.Array:
-    """Make a key again of the columns it was laid out in.
+    """Build a key from its comparable columns.
 
     >>> key = pa.array([{"a": 1, "b": None}, None])
     >>> put_together(key.type, laid_out(key, "k"), "k").equals(key)
@@ -151,7 +152,7 @@ def put_together(kind: pa.DataType, columns: Mapping[str, pa.Array], name: str) 
     if not pa.types.is_struct(kind):
         return columns[name]
     fields = [kind.field(number) for number in range(kind.num_fields)]
-    parts = [put_together(each.type, columns, f"{name}.{number}") for number, each in enumerate(fields)]
+    parts = [put_together(field.type, columns, f"{name}.{number}") for number, field in enumerate(fields)]
     missing = np.asarray(columns[f"{name}?"].to_numpy(zero_copy_only=False)) == 0
     return pa.StructArray.from_arrays(parts, fields=fields, mask=pa.array(missing.astype(np.bool_)))
 
@@ -180,7 +181,7 @@ def measures_in(table: pa.Table, functions: Sequence[str]) -> list[Folded]:
 
 
 def reduce_table(table: pa.Table, by: Sequence[str], functions: Sequence[str]) -> pa.Table:
-    """Fold the rows of a table that are equal in some of its columns."""
+    """Fold the rows of a table that are equal in some columns."""
     if not table.num_rows:
         return table
     return _reduced(table, by, functions, [codes_of(whole_column(table, name)) for name in by])[0]
@@ -189,15 +190,15 @@ def reduce_table(table: pa.Table, by: Sequence[str], functions: Sequence[str]) -
 def _reduced(
     table: pa.Table, by: Sequence[str], functions: Sequence[str], codes: Sequence[Ints]
 ) -> tuple[pa.Table, Ints | None]:
-    """Fold rows with the same codes, and say which of them came first; None if no two are alike."""
+    """Fold rows with equal codes, and return the first row of each; None if all are distinct."""
     ids, firsts = number_groups(codes)
     if firsts.size == table.num_rows:
         return table, None
     columns = {name: whole_column(table, name).take(pa.array(firsts)) for name in by}
     if ROWS in table.column_names:
-        columns[ROWS] = pa.array(sum_ints(ids, _numbers(table, ROWS), firsts.size))
-    for number, each in enumerate(measures_in(table, functions)):
-        stored = each.by(ids, firsts.size).stored()
+        columns[ROWS] = pa.array(group_sums(ids, _numbers(table, ROWS), firsts.size))
+    for number, measure in enumerate(measures_in(table, functions)):
+        stored = measure.by(ids, firsts.size).stored()
         columns |= {f"m{number}.{name}": column for name, column in stored.items()}
     return pa.table(columns).replace_schema_metadata(table.schema.metadata), firsts
 
@@ -208,12 +209,12 @@ def _numbers(table: pa.Table, name: str) -> Ints:
 
 
 def functions_of(measures: Iterable[Measure]) -> list[str]:
-    """List the functions of the measures that are kept in the table of groups: all that are not DISTINCT."""
-    return [each.function for each in measures if each.arguments and not each.distinct]
+    """Return the functions of the measures in the table of groups: those without DISTINCT."""
+    return [measure.function for measure in measures if measure.arguments and not measure.distinct]
 
 
 def group_hashes(table: pa.Table) -> Ints:
-    """Give a hash of each entry's group: the same wherever the group is found, and below 2 ** 61."""
+    """Return a hash of each entry's group: the same in every table, and below 2 ** 61."""
     code = np.zeros(table.num_rows, np.int64)
     for name in keys_in(table, "k"):
         code = mix(code ^ _value_hashes(whole_column(table, name))).view(np.int64)
@@ -221,7 +222,7 @@ def group_hashes(table: pa.Table) -> Ints:
 
 
 def _value_hashes(column: pa.Array) -> Ints:
-    """Give equal values equal numbers, whatever else is in the column; null has 0.
+    """Return hashes of values, independent of other values in the column; 0 for null.
 
     >>> _value_hashes(pa.array([7, None])).tolist(), _value_hashes(pa.array([7])).tolist()
     ([7, 0], [7])
@@ -231,7 +232,7 @@ def _value_hashes(column: pa.Array) -> Ints:
     if ordered.values is not None and len(ordered.values):
         values = ordered.values
         texts = values if pa.types.is_binary(values.type) else values.cast(pa.string())
-        from pandas.util import hash_array  # noqa: PLC0415 - a quarter of what the engine takes to be imported
+        from pandas.util import hash_array  # noqa: PLC0415 - its import takes a quarter of the engine's
 
         numbers = hash_array(texts.to_numpy(zero_copy_only=False)).view(np.int64)[numbers]
     return np.where(ordered.valid, numbers, 0)
@@ -241,12 +242,12 @@ def _value_hashes(column: pa.Array) -> Ints:
 
 
 def node_of(level: int, pane: Ints | int) -> Ints | int:
-    """Give a node a number, so that nodes of one level are in the order of their panes."""
+    """Return the number of a node; nodes of one level are in the order of their panes."""
     return (level << _LEVEL_SHIFT) + (pane >> (RADIX_BITS * level)) + _MIDDLE
 
 
 def levels_for(panes: int) -> int:
-    """Say how many levels above the panes are worth having where so many are read in one go.
+    """Return the number of levels above the panes that are useful for reads of so many panes.
 
     >>> levels_for(8), levels_for(60), levels_for(3600)
     (0, 1, 3)
@@ -255,10 +256,10 @@ def levels_for(panes: int) -> int:
 
 
 def with_nodes(table: pa.Table, levels: int, functions: Sequence[str]) -> pa.Table:
-    """Give panes their nodes, and add the nodes of the levels above; `o` is the node then, and births are gone."""
+    """Replace births by nodes, and add the nodes of the levels above."""
     keys = keys_in(table)
     group = np.zeros(table.num_rows, np.int64)
-    if keys and table.num_rows:  # keys may be texts: they are looked at once
+    if keys and table.num_rows:  # keys may be texts, so they are compared once
         group = number_groups([codes_of(whole_column(table, name)) for name in keys])[0]
     tables = []
     for level in range(levels + 1):
@@ -269,23 +270,22 @@ def with_nodes(table: pa.Table, levels: int, functions: Sequence[str]) -> pa.Tab
         group = group if firsts is None else group[firsts]
         tables.append(_set(table, ORDER, np.asarray(node_of(level, _numbers(table, PANE)))))
     names = [ORDER, *(name for name in tables[0].column_names if name != ORDER)]
-    return pa.concat_tables([each.select(names) for each in tables])
+    return pa.concat_tables([part.select(names) for part in tables])
 
 
 def in_nodes(table: pa.Table) -> pa.Table:
-    """Give panes their nodes and forget births, without looking for entries that are alike then."""
+    """Replace births by nodes, without folding entries that become equal."""
     return _set(table, ORDER, np.asarray(node_of(0, _numbers(table, PANE))))
 
 
 def _set(table: pa.Table, name: str, values: Ints) -> pa.Table:
-    """Put a column in the place of one of that name, or add it."""
     if name in table.column_names:
         return table.set_column(table.column_names.index(name), name, pa.array(values))
     return table.append_column(name, pa.array(values))
 
 
 def nodes_between(since: int, until: int, levels: int) -> list[tuple[int, int, int]]:
-    """Cover the panes ``since <= p < until`` with as few runs of nodes as there are: (level, first, last + 1) by pane.
+    """Cover the panes ``since <= p < until`` with the fewest runs of nodes: (level, first, last + 1) by pane.
 
     >>> nodes_between(5, 18, 1)
     [(0, 5, 8), (1, 8, 16), (0, 16, 18)]
@@ -322,7 +322,7 @@ def write_panes(
     part: int = 0,
     step: int = 1,
 ) -> PaneFile | None:
-    """Write a table, in the order of its first column, which has multiples of a step; None if nothing is in it."""
+    """Write a table sorted by its first column, whose values are multiples of `step`; None if it is empty."""
     if not table.num_rows:
         return None
     counts = [name for name in table.column_names if name.startswith("m") and name.endswith(".n")]
@@ -342,9 +342,9 @@ def write_panes(
 
 
 def sorted_rows(order: Ints, parts: Ints | None = None, count: int = 1, step: int = 1) -> tuple[Ints, Ints]:
-    """Put rows in order, part by part: the rows, and where each of so many parts ends.
+    """Sort rows within each part: the rows, and the end of each part.
 
-    The order is by whole multiples of a step, of which there are few.
+    Rows are sorted by multiples of `step`, of which there are few.
 
     >>> [each.tolist() for each in sorted_rows(np.array([9, 7, 8]), np.array([1, 0, 1]), 2)]
     [[1, 2, 0], [1, 3]]
@@ -367,19 +367,19 @@ def read_panes(files: Files, file: PaneFile) -> pa.Table:
 
 
 def map_panes(files: Files, file: PaneFile) -> pa.Table:
-    """Map a pane file, as narrow as it was written."""
+    """Map a pane file, without its constant columns."""
     return pa.ipc.open_file(map_whole(files, file)).read_all()
 
 
 def rows_between(table: pa.Table, since: int, until: int) -> pa.Table:
-    """Take the rows of a sorted table with ``since <= o < until``."""
+    """Return the rows of a sorted table with ``since <= o < until``."""
     first, last = np.searchsorted(_numbers(table, ORDER), (since, until))
     return table.slice(first, last - first)
 
 
 def choose_merges(files: Iterable[PaneFile]) -> list[tuple[PaneFile, ...]]:
-    """Choose the files that become one: all of a table, a kind and a generation that has enough of them."""
+    """Choose the files to merge: all of a table, a kind and a generation that has enough of them."""
     alike: dict[tuple[int, bool, int], list[PaneFile]] = {}
-    for each in files:
-        alike.setdefault((each.table, each.folded, each.generation), []).append(each)
+    for file in files:
+        alike.setdefault((file.table, file.folded, file.generation), []).append(file)
     return [tuple(some) for some in alike.values() if len(some) >= limits.MERGE_FAN_IN]

@@ -1,9 +1,9 @@
-"""What batches and units have been like lately: sums in which the past fades, so that they follow the streams.
+"""Recent statistics of batches and units: fading sums, which follow changes of the streams.
 
-Each new observation counts full, the one before it `FADE_FACTOR`, the one before that its square, and so on; after
-about twenty nothing is left of a stream that has changed.  The sums are part of the ledger, so they survive a restart.
+The latest observation has weight 1, the one before `FADE_FACTOR`, the one before that its square, and so on; after
+about twenty observations the influence of an old one is gone.  The sums are part of the ledger and survive a restart.
 
-In:  what a commit reports.  Out: rates, shares and averages, for `penstock.engine.views.estimates`.
+In:  the numbers in commits.  Out: rates, shares and averages, for `penstock.engine.views.estimates`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock import limits
 
 @dataclass(frozen=True, slots=True)
 class BatchTraffic:
-    """What a batch was like for one log: rows in time, event time added (µs), rows by pattern and by predicate."""
+    """Statistics of a batch for one log: rows in time, event time added (µs), rows by pattern and by predicate."""
 
     layout: int
     rows: int
@@ -29,10 +29,10 @@ class BatchTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """A log's input lately: rows, the event time they span (µs), and how many had each pattern of predicate bits.
+    """The recent input of a log: rows, their span of event time (µs), and rows by pattern of predicate bits.
 
-    `layout` says what the bits mean; under another one counting begins anew.  `holds` counts the rows that satisfy each
-    predicate, exactly, also where there are more patterns than are told apart.
+    `layout` has the meaning of the bits; with another layout the counts begin again.  `holds` are the rows that satisfy
+    each predicate, exact even if there are more patterns than are counted.
     """
 
     layout: int
@@ -49,7 +49,7 @@ class Traffic:
         for bits, rows in batch.patterns:
             counts[bits] = counts.get(bits, 0.0) + rows
         before = self.holds or (0.0,) * len(batch.holds)
-        often = sorted(counts.items(), key=lambda each: -each[1])[: limits.MAX_TRAFFIC_PATTERNS]
+        often = sorted(counts.items(), key=lambda item: -item[1])[: limits.MAX_TRAFFIC_PATTERNS]
         return replace(
             self,
             rows=limits.FADE_FACTOR * self.rows + batch.rows,
@@ -61,9 +61,9 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Fanout:
-    """How many partners rows find by one step of a join of many streams, by those that were looked at.
+    """The fan-out of one step of a join of many streams: sampled rows, and their partners.
 
-    `most` is how many one of them found at the last look, and `key` the key of that one.
+    `most` is the maximum in the last sample, and `key` the key of that row.
     """
 
     rows: float = 0.0
@@ -73,11 +73,11 @@ class Fanout:
 
     @property
     def average(self) -> float:
-        """Give the partners of one row."""
+        """Return the average number of partners."""
         return self.partners / self.rows if self.rows else 0.0
 
     def then(self, seen: Fanout) -> Fanout:
-        """Add what was seen at another look.
+        """Add a sample.
 
         >>> Fanout(10.0, 20.0, 9, "a").then(Fanout(10.0, 0.0, 0, "b"))
         Fanout(rows=19.0, partners=18.0, most=0, key='b')
@@ -91,10 +91,7 @@ class Fanout:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What a group's units did and took lately: event time (µs), input rows, pairs, and seconds.
-
-    `units` is their faded number.
-    """
+    """The recent work of a group: units, event time (µs), input rows, pairs, and seconds."""
 
     units: float = 0.0
     micros: float = 0.0
@@ -113,7 +110,7 @@ class Effort:
         )
 
     def plus(self, units: int, rows: int, pairs: int, seconds: float) -> Effort:
-        """Add to what the units so far have done."""
+        """Add to the last unit."""
         return replace(
             self,
             units=self.units + units,
@@ -125,9 +122,9 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """How long results took from the arrival of their second row to their release, in seconds; the past fades.
+    """Recent delays of results, in seconds from the arrival of their later row to their release.
 
-    `counts` has for each bucket of a logarithmic scale how many results fell into it.
+    `counts` are the results in each bucket of a logarithmic scale.
 
     >>> delays = Delays().then([(0.5, 98), (4.0, 2)])
     >>> round(delays.average, 2), delays.longest, delays.within(0.5) < 0.6, delays.within(0.99) > 3
@@ -139,7 +136,7 @@ class Delays:
     longest: float = 0.0
 
     def then(self, delays: Iterable[tuple[float, int]]) -> Delays:
-        """Add what a unit or a release has brought: seconds, and the number of results that took so long."""
+        """Add results: seconds, and the number of results with this delay."""
         counted = [(max(0.0, seconds), count) for seconds, count in delays if count]
         if not counted:
             return self
@@ -154,16 +151,16 @@ class Delays:
 
     @property
     def seen(self) -> float:
-        """Count the results that have not faded."""
+        """Return the faded number of results."""
         return sum(self.counts.values())
 
     @property
     def average(self) -> float:
-        """Give the mean delay in seconds; 0 if nothing was seen."""
+        """Return the mean delay in seconds; 0 without results."""
         return self.seconds / self.seen if self.seen else 0.0
 
     def within(self, share: float) -> float:
-        """Give the seconds within which this share of the results came: the end of its bucket, 0 if none came."""
+        """Return the delay of so large a share of the results: the end of its bucket, 0 without results."""
         passed = 0.0
         for bucket, count in self.counts.items():
             passed += count
@@ -172,7 +169,7 @@ class Delays:
         return 0.0
 
     def figures(self) -> dict[str, float]:
-        """Sum up: average, the times within which half and 99 % of the results came, and the longest."""
+        """Return the average, the median, the 99th percentile, and the maximum."""
         return {
             "average": self.average,
             "p50": self.within(0.5),
@@ -182,7 +179,7 @@ class Delays:
 
 
 def delays_of(arrivals: Iterable[tuple[float, int]], now: float) -> list[tuple[float, int]]:
-    """Say how long results took until now; those whose arrival is not known do not count.
+    """Return the delays of results until now; results with unknown arrival are left out.
 
     >>> delays_of([(100.0, 3), (0.0, 5)], now=101.5)
     [(1.5, 3)]
@@ -191,11 +188,11 @@ def delays_of(arrivals: Iterable[tuple[float, int]], now: float) -> list[tuple[f
 
 
 FINEST_DELAY_SECONDS, DELAY_BUCKET_RATIO = 0.001, 2**0.25
-"""The scale of delays: from a millisecond on, each bucket ends 19 % above the one before."""
+"""The scale of delays: the first bucket ends at a millisecond, each further one 19 % above the one before."""
 
 
 def _bucket(seconds: float) -> int:
-    """Find the bucket of a delay.
+    """Return the bucket of a delay.
 
     >>> _bucket(0.0), _bucket(0.001), _bucket(1.0)
     (0, 0, 39)
@@ -209,7 +206,7 @@ def _bucket(seconds: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The sums of a least-squares fit: seconds as a price for each thing that was counted.
+    """The sums of a least-squares fit of seconds to several counts.
 
     `squares` is the matrix of sums of products of the counts, row by row; `products` the sums of count times seconds.
     """
@@ -217,10 +214,10 @@ class Fit:
     squares: tuple[float, ...] = ()
     products: tuple[float, ...] = ()
     seen: float = 0.0
-    """How many observations there are, faded like their sums."""
+    """The number of observations, faded like the sums."""
 
     def then(self, counts: Iterable[float], seconds: float) -> Fit:
-        """Add an observation: so many of each thing took so many seconds."""
+        """Add an observation: so many seconds for these counts."""
         observed = tuple(counts)
         squares = self.squares or (0.0,) * len(observed) ** 2
         products = self.products or (0.0,) * len(observed)
@@ -239,28 +236,28 @@ def _pairs(counts: tuple[float, ...]) -> list[tuple[float, float]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Departures:
-    """Rows of a log that went before their window ended: the newest event time of some of them, and how many."""
+class EarlyRemovals:
+    """Rows of a log removed before their window ended: the newest event time of some of them, and their number."""
 
     notes: tuple[tuple[int, int], ...] = ()
 
     @property
     def newest(self) -> int | None:
-        """Give the newest event time of such rows; None if there were none."""
+        """Return the newest event time; None if there are none."""
         return max((time for time, _ in self.notes), default=None)
 
-    def then(self, newest: int, rows: int) -> Departures:
+    def then(self, newest: int, rows: int) -> EarlyRemovals:
         """Add some rows.
 
-        >>> Departures().then(10, 5).then(20, 3).since(10)
+        >>> EarlyRemovals().then(10, 5).then(20, 3).since(10)
         3
         """
         notes = sorted((*self.notes, (newest, rows)))
-        if len(notes) > limits.MAX_EARLY_REMOVALS:  # the two that are nearest in time, of all but the last
-            at = min(range(len(notes) - 2), key=lambda each: notes[each + 1][0] - notes[each][0])
+        if len(notes) > limits.MAX_EARLY_REMOVALS:  # merge the two that are nearest in time, except the last
+            at = min(range(len(notes) - 2), key=lambda at: notes[at + 1][0] - notes[at][0])
             notes[at : at + 2] = [(notes[at + 1][0], notes[at][1] + notes[at + 1][1])]
-        return Departures(tuple(notes))
+        return EarlyRemovals(tuple(notes))
 
     def since(self, time: int) -> int:
-        """Count about how many rows went that are younger than an event time."""
+        """Return the estimated number of removed rows younger than an event time."""
         return sum(rows for newest, rows in self.notes if newest > time)

@@ -1,12 +1,13 @@
-"""Give a segment another layout: the same rows, the predicate bits of a new plan.
+"""Rewrite a segment in another layout: the same rows, with the predicate bits of a new plan.
 
-A bit the old layout has is carried over; a bit it lacks was evaluated over the rows held and comes in here.  Order,
-keys and columns stay as they are, so the segment stays sorted.
+A bit of the old layout is copied; a new one was evaluated over the stored rows and is an input here.  Order, keys and
+columns are unchanged, so the segment stays sorted.
 
-Segments of old layouts are merged with each other by leaving out what the present layout has no use for: two layouts
-that have the same in common with it are one to every query there is (`Common`).
+Segments of several old layouts are merged by leaving out all bits and columns that the current layout does not have
+(`CommonLayout`).
 
-In:  a segment, what its bits mean and what they are to mean, and the new answers.  Out: a segment of the new layout.
+In:  a segment, the meaning of its old and new bits, and the answers of new predicates.
+Out: a segment of the new layout.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
-    """What the bits of a segment mean and what they are to mean, and the number of the layout that says so."""
+class BitMeaning:
+    """The predicates of a segment's old and new bits, and the number of the new layout."""
 
     before: Sequence[str]
     after: Sequence[str]
@@ -50,10 +51,10 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class Common:
-    """A layout that segments of several are merged into: its number, its columns, and where its bits are in theirs.
+class CommonLayout:
+    """A layout that segments of several layouts are merged into.
 
-    `bits` has, for each of their layouts, the old number of each bit; `claims` say who needs rows of that layout.
+    `bits` has, by old layout, the old number of each bit; `claims` has, by old layout, the claims on its rows.
     """
 
     layout: int
@@ -62,7 +63,7 @@ class Common:
     claims: Mapping[int, Sequence[Claim]]
 
     def of(self, rows: SegmentRows, layout: int) -> SegmentRows:
-        """Give the rows of a segment as this layout has them."""
+        """Convert the rows of a segment to this layout."""
         time_columns = {name: kind for name, kind in rows.time_columns.items() if name in self.columns}
         names = [HASH, TIME, *([PATTERN] if self.bits[layout] else [])]
         names += [name for name in rows.batch.schema.names if name.startswith(KEY)]
@@ -73,7 +74,7 @@ class Common:
 
 
 def _moved_bits(table: Words, old_bits: Sequence[int]) -> Words:
-    """Give each pattern the bits that are left of it, in their new order.
+    """Return the patterns with the remaining bits in their new order.
 
     >>> _moved_bits(to_words([0b101, 0b110], 3), (2, 0)).tolist()
     [[3], [1]]
@@ -88,13 +89,15 @@ def _moved_bits(table: Words, old_bits: Sequence[int]) -> Words:
 
 
 def relayout_segment(
-    files: Files, log: str, segment: Segment, meaning: Meaning, answers: Mapping[str, NDArray[np.bool_]]
+    files: Files, log: str, segment: Segment, meaning: BitMeaning, answers: Mapping[str, NDArray[np.bool_]]
 ) -> Segment:
-    """Write a segment again; `answers` holds, row by row, those that its bits do not."""
+    """Write a segment in the new layout; `answers` has the new predicates, row by row."""
     rows = read_segment(files, segment)
     content = concat_segments([rows])
     carried = {
-        each: _answers(content, bit) for bit, each in enumerate(meaning.before) if each in meaning.after
+        predicate: _answers(content, bit)
+        for bit, predicate in enumerate(meaning.before)
+        if predicate in meaning.after
     }
     table, pattern = _patterns({**carried, **answers}, meaning.after, content.t.size)
     fresh = type(content)(content.h, content.t, pattern, table, content.columns, content.time_columns)
@@ -111,7 +114,7 @@ def relayout_segment(
 
 
 def _answers(content: SegmentColumns, bit: int) -> NDArray[np.bool_]:
-    """Read one predicate's answers out of the patterns."""
+    """Return one predicate's answers from the patterns."""
     if content.pattern is None:
         return np.zeros(content.t.size, np.bool_)
     word = content.table[:, bit // 64] >> np.uint64(bit % 64)

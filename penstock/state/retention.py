@@ -1,16 +1,16 @@
-"""Retention: which segments go, and which are rewritten, as the claims on their rows end (`penstock.state.claims`).
+"""Retention: which segments to rewrite as the claims on their rows end (`penstock.state.claims`).
 
-Rows whose use has ended are left out when their segment is rewritten, and a segment goes as a whole when its last
-row's use has ended: by time alone, so also when its key is never seen again.
+A rewrite leaves out rows that are no longer needed.  A segment without a needed row is removed as a whole, by its
+statistics alone, so also if its keys never occur again.
 
-Segments are rewritten for two reasons only, each bounding a cost:
+Segments are rewritten for two reasons, each of which bounds a cost:
 
-* neighbours of one generation become one of the next if there are enough of them, or if they fill the time that
-  one segment may span: a probe visits O(log batches) segments;
-* a segment most of whose rows are of patterns that have ended is thinned: the rows stored stay within a factor of
-  the rows of use.
+* Neighbours of one generation are merged into one of the next, if there are enough of them, or if they fill the time
+  span of one segment.  So a probe visits O(log batches) segments.
+* A segment is thinned if most of its rows have patterns that have ended.  So the stored rows are within a constant
+  factor of the needed rows.
 
-In:  the segments of a log, and the claims on them.  Out: the runs of segments to rewrite into one each.
+In:  the segments of a log, and the claims on them.  Out: the runs of segments, each to be rewritten as one.
 """
 
 from __future__ import annotations
@@ -36,23 +36,24 @@ def choose_rewrites(
     *,
     tight: bool = False,
 ) -> list[tuple[Segment, ...]]:
-    """Choose which segments to rewrite into one: runs of neighbours to merge, single ones to thin.
+    """Choose runs of neighbours to merge, and single segments to thin.
 
-    Only segments whose batches every slice has `passed` are touched, so no cursor points into one.  One whose rows have
-    all been promised an end goes as a whole, and soon.  Where segments of
-    several layouts are merged, their bits mean different things, and so do the claims on them: `by_layout`.  Where
-    memory is `tight`, segments are thinned sooner, and as rows leave buffers one by one.
+    Only segments whose batches every slice has `passed` are rewritten, so no cursor points into one.  A segment whose
+    rows all end by promises is left alone: it is removed soon.  `by_layout` has the claims by layout, where segments of
+    several layouts are merged.  If memory is `tight`, segments are thinned sooner.
     """
     own = by_layout or {}
     if tight:
         thinned = [
-            each for each in segments if _is_loose(each, own.get(each.layout, claims)) and each.last < passed
+            segment
+            for segment in segments
+            if _is_loose(segment, own.get(segment.layout, claims)) and segment.last < passed
         ]
-        rest = [each for each in segments if each not in thinned]
-        return [*((each,) for each in thinned), *choose_rewrites(rest, claims, passed, by_layout)]
+        rest = [segment for segment in segments if segment not in thinned]
+        return [*((segment,) for segment in thinned), *choose_rewrites(rest, claims, passed, by_layout)]
     settled = sorted(
-        (each for each in segments if each.last < passed and not each.ends),
-        key=lambda each: (each.first, each.name),
+        (segment for segment in segments if segment.last < passed and not segment.ends),
+        key=lambda segment: (segment.first, segment.name),
     )
     widest = _kept_time(settled, claims) // limits.RETENTION_TIME_PARTS
     chosen: list[tuple[Segment, ...]] = []
@@ -69,42 +70,42 @@ def choose_rewrites(
 
 
 def _is_loose(segment: Segment, claims: Sequence[Claim]) -> bool:
-    """Say whether a segment has so many rows that have left all buffers that memory calls for doing without them."""
+    """Return whether enough rows of a segment have left all buffers to thin it."""
     return not segment.ends and left_share(segment, claims) >= limits.MIN_LOOSE_SHARE
 
 
 def _kept_time(segments: Sequence[Segment], claims: Iterable[Claim]) -> int:
-    """Say how much time lies between the newest row and the oldest that may be of use.
+    """Return the time between the newest row and the oldest that may be needed.
 
-    In order and in step that is the longest window.  It is more while the partner is behind or lets rows be late::
+    For streams in order and in step that is the longest window; more if the partner is behind or allows late rows::
 
         oldest of use        watermark of the partner        newest
         |------ reach -------|------ lateness, lag ----------|
     """
     if not segments:
         return 0
-    newest, oldest = max(each.max_t for each in segments), min(each.min_t for each in segments)
+    newest, oldest = max(segment.max_t for segment in segments), min(segment.min_t for segment in segments)
     ends = [claim.oldest_of_use(oldest) for claim in claims]
     return max(0, newest - min(ends, default=newest))
 
 
 def _may_join(run: Sequence[Segment], segment: Segment, widest: int) -> bool:
-    """Say whether a segment can be merged with those before it: same generation, and ending at about the same time.
+    """Return whether a segment can be merged with those before it: of one generation, with similar maximum times.
 
-    How far back each reaches does not matter: rows that came late end before the segment they are in.
+    Minimum times do not matter: late rows end before their segment.
     """
     all_of_them = (*run, segment)
-    ends = [each.max_t for each in all_of_them]
-    small = sum(each.bytes for each in all_of_them) <= limits.MAX_MERGED_SEGMENT_BYTES
+    ends = [other.max_t for other in all_of_them]
+    small = sum(other.bytes for other in all_of_them) <= limits.MAX_MERGED_SEGMENT_BYTES
     return small and segment.generation == run[0].generation and max(ends) - min(ends) <= widest
 
 
 def _is_full(run: Sequence[Segment], segment: Segment, widest: int) -> bool:
-    """Say whether some neighbours fill the time that one segment may span, the next one being beyond it.
+    """Return whether neighbours fill the time span of one segment, and the next one is beyond it.
 
-    Few batches fit where a window is some dozens of them long; still a probe should not visit each by itself.
+    If a window is only some dozens of batches long, few batches fit in a span; they are merged all the same.
     """
-    beyond = segment.max_t - min(each.max_t for each in run) > widest
+    beyond = segment.max_t - min(other.max_t for other in run) > widest
     return len(run) >= limits.MIN_SEGMENTS_PER_MERGE and beyond and segment.generation == run[0].generation
 
 
@@ -113,5 +114,7 @@ def _thin(
 ) -> list[tuple[Segment, ...]]:
     """Choose the segments of which most rows have ended."""
     return [
-        (each,) for each in segments if ended_share(each, by_layout.get(each.layout, claims)) >= THIN_SHARE
+        (segment,)
+        for segment in segments
+        if ended_share(segment, by_layout.get(segment.layout, claims)) >= THIN_SHARE
     ]

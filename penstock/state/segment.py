@@ -1,21 +1,20 @@
-"""A segment: an immutable file of one stream's rows, sorted by ``(h, t)``, and what can be said of it unopened.
+"""A segment: an immutable file of one stream's rows, sorted by ``(h, t)``, and its statistics.
 
-The file is Arrow IPC with a single record batch, so that mapping it gives every column without reading or copying;
-a probe touches the pages it lands on and no others.  Columns:
+The file is Arrow IPC with a single record batch, so a map of it has every column without reading or copying; a probe
+reads only the pages that it touches.  Columns:
 
     penstock.h   uint64   hash of the join key: the sort order, then
     penstock.t   int64    event time, microseconds
     penstock.p   int32    number in the table of patterns (absent where the stream has no predicates)
-    penstock.k0… any      the key itself, where the hash does not hold all of it
-    penstock.position     int64, the position in the order of arrival, where joins without a window read a stream that
+    penstock.k0… any      the key itself, if the hash is a digest
+    penstock.position     int64, the position in the order of arrival, if joins without a window read a stream that
                           has event times
     the stored columns    under their own names
 
-The table of patterns, and the time column (which is `penstock.t` under another type and so is not stored twice),
-are in the schema's metadata.
+The schema's metadata has the table of patterns, and the type of the time column, which is stored only as `penstock.t`.
 
-In:  columns in any order of rows (`write_segment` sorts).  Out: `Segment`, what the journal remembers, and
-`SegmentRows`, what a probe reads.
+In:  columns in any order of rows (`write_segment` sorts).
+Out: `Segment`, the journal's entry for a file, and `SegmentRows`, its mapped columns.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     from penstock.kernels.key_hash import Hashes, Ints
     from penstock.kernels.sets import Words
-    from penstock.state.checksum import Kept
+    from penstock.state.checksum import JournaledFile
     from penstock.state.files import Files
 
 HASH, TIME, PATTERN, KEY = "penstock.h", "penstock.t", "penstock.p", "penstock.k"
@@ -53,10 +52,9 @@ _METADATA_KEY = b"penstock"
 
 @dataclass(frozen=True, slots=True)
 class PatternCount:
-    """How many rows of a segment have a pattern of predicate bits, and between which event times.
+    """The rows of a segment with one pattern of predicate bits: their number, and their event times.
 
-    `times` are those of rows at even ranks, from the oldest to the newest, in microseconds after `min_t`: of every row
-    if there are few.  A segment of an earlier version has none.
+    `times` are those of rows at even ranks, oldest first, in microseconds after `min_t`; of every row if there are few.
     """
 
     bits: int
@@ -66,7 +64,7 @@ class PatternCount:
     times: tuple[int, ...] = ()
 
     def rows_after(self, time: int) -> float:
-        """Say how many rows are younger than an event time: exactly if all their times are known, else nearly."""
+        """Return the number of rows younger than an event time: exact if all times are known, else an estimate."""
         since = time - self.min_t
         if since < 0:
             return float(self.rows)
@@ -75,17 +73,17 @@ class PatternCount:
         if len(self.times) == self.rows:
             return float(self.rows - bisect_right(self.times, since))
         times = self.times or (0, self.max_t - self.min_t)
-        later = bisect_right(times, since)  # the times at both ends are among them
+        later = bisect_right(times, since)  # the first and the last time are those of all rows
         share = (since - times[later - 1]) / (times[later] - times[later - 1])
         return self.rows * (1 - (later - 1 + share) / (len(times) - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What the journal knows of a segment: where it is, what batches it came from, what it holds.
+    """The journal's entry for a segment: its name, its batches, and statistics of its rows.
 
-    It covers the stream's batches ``first .. last`` (inclusive).  `generation` counts merges.  `patterns` is empty
-    where there are too many to count.
+    It has rows of the stream's batches ``first .. last`` (inclusive).  `generation` is the number of merges.
+    `patterns` is empty if there are too many to count.
     """
 
     name: str
@@ -98,25 +96,24 @@ class Segment:
     generation: int = 0
     patterns: tuple[PatternCount, ...] = ()
     layout: int = 0
-    """Which of its log's layouts it was written by: what columns it has, and what its predicate bits mean."""
+    """The layout of its log with its columns and the meaning of its predicate bits."""
     arrived: float = 0.0
-    """When Spark handed its batch over, in seconds since the epoch; 0 for a merged one, whose pairs are all found."""
+    """When Spark started its batch, in seconds since the epoch; 0 for a merged segment, whose rows are all joined."""
     checksum: int | None = None
-    """Of the file's bytes (`penstock.state.checksum`); None for one of an earlier version."""
+    """Of the file's bytes (`penstock.state.checksum`)."""
     finished: int = 0
-    """Rows that promises of their partners have made useless, as far as was looked."""
+    """Rows that promises of their partners have made useless, by the last check."""
     ends: tuple[tuple[str, int], ...] = ()
-    """By partner: the event time after which, once its watermark has passed it, no row of this segment is of use; only
-    where that was known when it was written."""
+    """By partner: the watermark at which no row of this segment is needed; only if known when it was written."""
     newest: int | None = None
-    """The last position in the order of arrival of its rows, where they have any beside their event times."""
+    """The last position of its rows in the order of arrival, if positions are stored."""
 
     def bare(self) -> Segment:
-        """Leave out the statistics, which tasks do not read."""
+        """Remove the statistics, which tasks do not need."""
         return replace(self, patterns=())
 
     def rows_between(self, first: int, last: int) -> int:
-        """Say about how many rows have a time from first to last: as many as these times are of all its times."""
+        """Estimate the number of rows with a time from first to last, assuming uniform times."""
         since, until = max(first, self.min_t), min(last, self.max_t)
         if (since, until) == (self.min_t, self.max_t):
             return self.rows
@@ -126,7 +123,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentColumns:
-    """Rows on their way into a segment, in any order."""
+    """Rows to be written as a segment, in any order."""
 
     h: Hashes
     t: Ints
@@ -136,7 +133,7 @@ class SegmentColumns:
     time_columns: Mapping[str, pa.DataType]
 
     def only(self, rows: NDArray[np.bool_]) -> SegmentColumns:
-        """Give some of the rows."""
+        """Return some of the rows."""
         if rows.all():
             return self
         return replace(
@@ -144,13 +141,13 @@ class SegmentColumns:
             h=self.h[rows],
             t=self.t[rows],
             pattern=None if self.pattern is None else self.pattern[rows],
-            columns={name: each.filter(pa.array(rows)) for name, each in self.columns.items()},
+            columns={name: column.filter(pa.array(rows)) for name, column in self.columns.items()},
         )
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentRows:
-    """A mapped segment: the sort columns for the probe, all columns for the output."""
+    """A mapped segment: sort columns for the probe, all columns for the output."""
 
     rows: Rows
     table: Words
@@ -158,17 +155,17 @@ class SegmentRows:
     time_columns: Mapping[str, pa.DataType]
 
     def column(self, name: str) -> pa.Array:
-        """Give a stored column by name; the time column is a view of the sort column."""
+        """Return a stored column by name; the time column is a view of the sort column."""
         if name in self.time_columns:
             return self.batch.column(TIME).view(self.time_columns[name])
         return self.batch.column(name)
 
     def has(self, name: str) -> bool:
-        """Say whether the segment has a column."""
+        """Return whether the segment has a column."""
         return name in self.time_columns or name in self.batch.schema.names
 
     def keys(self) -> list[pa.Array]:
-        """List the key columns, empty where the hash is the whole key."""
+        """Return the key columns, none if the hash is the whole key."""
         return [
             self.batch.column(index)
             for index, name in enumerate(self.batch.schema.names)
@@ -176,7 +173,7 @@ class SegmentRows:
         ]
 
     def ordered(self, rows: Ints) -> Ints:
-        """Give the key of some rows as integers that are in its order; for a key of one part that has one."""
+        """Return the key of some rows as integers in its order; for a key of one ordered part."""
         keys = self.keys()
         return nearest_ordered(keys[0].take(pa.array(rows))) if keys else unmixed(self.rows.h[rows])
 
@@ -184,7 +181,7 @@ class SegmentRows:
 def write_segment(
     files: Files, name: str, content: SegmentColumns, *, first: int, last: int, layout: int = 0
 ) -> Segment:
-    """Sort rows, write them as a segment file, and say what it holds."""
+    """Sort rows, write them as a segment file, and return its entry."""
     order = sort_rows(content.h, content.t)
     return write_ordered(files, name, content, order, first=first, last=last, layout=layout)
 
@@ -223,14 +220,12 @@ def write_ordered(
 
 
 def _newest(content: SegmentColumns, order: Ints) -> int | None:
-    """Give the last position of some rows in the order of arrival."""
     if POSITION not in content.columns:
         return None
     return int(content.columns[POSITION].to_numpy()[order].max())
 
 
 def _record_batch(content: SegmentColumns, order: Ints) -> pa.RecordBatch:
-    """Lay the sorted columns side by side, with the pattern table in the metadata."""
     arrays: dict[str, pa.Array] = {HASH: pa.array(content.h[order]), TIME: pa.array(content.t[order])}
     if content.pattern is not None:
         arrays[PATTERN] = pa.array(content.pattern[order])
@@ -246,7 +241,7 @@ def _record_batch(content: SegmentColumns, order: Ints) -> pa.RecordBatch:
 
 
 def _count_patterns(t: Ints, pattern: NDArray[np.int32] | None, table: Words) -> tuple[PatternCount, ...]:
-    """Count the rows of each pattern, unless there are too many patterns."""
+    """Count the rows of each pattern; nothing if there are too many patterns."""
     if pattern is None:
         return (_count_pattern(0, t, t.size),)
     present = np.unique(pattern)
@@ -258,7 +253,6 @@ def _count_patterns(t: Ints, pattern: NDArray[np.int32] | None, table: Words) ->
 
 
 def _count_pattern(bits: int, t: Ints, segment_rows: int) -> PatternCount:
-    """Describe the rows of one pattern by their times."""
     oldest, newest = int(t.min()), int(t.max())
     ordered = np.sort(t if t.size <= limits.MAX_SAMPLED_TIMES else t[_spread(t.size)])
     ordered[0], ordered[-1] = oldest, newest  # the ends are those of all rows
@@ -269,13 +263,13 @@ def _count_pattern(bits: int, t: Ints, segment_rows: int) -> PatternCount:
 
 
 def _spread(rows: int) -> Ints:
-    """Choose rows in golden steps: rows of one key follow each other in time, and even steps would show that."""
+    """Choose rows in golden steps, because even steps would be biased by runs of one key."""
     step = int(rows * 0.6180339887) | 1
     return np.arange(limits.MAX_SAMPLED_TIMES, dtype=np.int64) * step % rows
 
 
-def read_segment(files: Files, segment: Kept) -> SegmentRows:
-    """Map a segment; once it was checked, nothing is read until a column is touched."""
+def read_segment(files: Files, segment: JournaledFile) -> SegmentRows:
+    """Map a segment; once it is checked, no column is read before its first use."""
     batch = pa.ipc.open_file(map_whole(files, segment)).get_batch(0)
     meta = json.loads(batch.schema.metadata[_METADATA_KEY])
     names = batch.schema.names
@@ -287,9 +281,9 @@ def read_segment(files: Files, segment: Kept) -> SegmentRows:
 
 
 def concat_segments(parts: Sequence[SegmentRows]) -> SegmentColumns:
-    """Lay the rows of several segments of one log end to end, under one table of patterns.
+    """Concatenate the rows of several segments of one log, with one table of patterns.
 
-    One that got the bits of a later layout may still have columns that this layout lacks: nobody reads them.
+    A segment with a new layout may have more columns than the others; they are left out.
     """
     names = [
         name for name in parts[0].batch.schema.names if all(name in part.batch.schema.names for part in parts)

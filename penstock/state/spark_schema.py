@@ -1,12 +1,12 @@
-"""What a Parquet file says to Spark, and what Arrow's columns must be like to become one.
+"""Spark's description of a Parquet file's schema, and Arrow columns in a form that Parquet can store.
 
-Arrow has fewer types than Spark: an interval is a duration, a string has no collation, and without a word on it Spark
-reads one back as a number of microseconds and the other as a plain string.  Spark writes its own description of a
-schema (JSON) into every file, under `SPARK_SCHEMA`, and believes what it finds there; so do we, where it is needed::
+Arrow has fewer types than Spark: an interval is a duration, and a string has no collation.  Spark writes its own
+description of the schema (JSON) into every file, under `SPARK_SCHEMA`, and reads columns by it.  So result files have
+this description too::
 
-    duration[us]  ──Parquet──▶  INT64     read by Spark: BIGINT      with its own word: INTERVAL DAY TO SECOND
+    duration[us]  ──Parquet──▶  INT64     read by Spark: BIGINT      with the description: INTERVAL DAY TO SECOND
 
-In:  Arrow schemas and tables, the description in their metadata.  Out: the same as files need them.
+In:  Arrow schemas and tables with the description in their metadata.  Out: the same, ready for a file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-"""The key of a file's metadata under which Spark looks for its own description of the columns."""
+"""The key of Spark's description of the columns in a file's metadata."""
 
 PLAIN = {
     "boolean": pa.bool_(),
@@ -36,27 +36,22 @@ PLAIN = {
     "date": pa.date32(),
     "timestamp_ntz": pa.timestamp("us"),
 }
-"""Types of Spark's that Arrow has too, whatever the settings of the session."""
-
-
-def is_described(schema: pa.Schema) -> bool:
-    """Say whether a schema has Spark's description."""
-    return SPARK_SCHEMA in (schema.metadata or {})
+"""Spark's types that Arrow has too, independent of the settings of the session."""
 
 
 def described(schema: pa.Schema) -> pa.Schema:
-    """Keep of a schema's metadata only what Spark has to know."""
+    """Remove all metadata of a schema except Spark's description."""
     text = (schema.metadata or {}).get(SPARK_SCHEMA)
     return schema.with_metadata({SPARK_SCHEMA: text} if text else None)
 
 
 def described_together(schemas: Iterable[pa.Schema]) -> pa.Schema:
-    """Bring the columns of several files together, and what Spark has to know of them.
+    """Merge the columns of several files, and their descriptions.
 
-    Raises ArrowTypeError where a column has two types: Arrow's, or Spark's.
+    Raises ArrowTypeError if a column has two types, in Arrow or in Spark.
     """
-    parts = [described(each) for each in schemas]
-    whole = pa.unify_schemas([each.remove_metadata() for each in parts])
+    parts = [described(schema) for schema in schemas]
+    whole = pa.unify_schemas([part.remove_metadata() for part in parts])
     fields: dict[str, object] = {}
     for part in parts:
         text = (part.metadata or {}).get(SPARK_SCHEMA)
@@ -72,20 +67,21 @@ def described_together(schemas: Iterable[pa.Schema]) -> pa.Schema:
 
 
 def loosened(table: pa.Table) -> pa.Table:
-    """Let a struct be null though its fields may not be: Arrow's columns can be that, its Parquet files cannot.
+    """Allow null structs whose fields are non-null.
 
-    The fields become nullable, but for those of a VARIANT: Spark wants them as they are, so they get a value.
+    Arrow allows that, its Parquet writer does not.  The fields become nullable.  Spark requires those of a VARIANT to
+    be non-null, so they get a value instead.
     """
     for number, field in enumerate(table.schema):
         if _is_strict(field.type):
-            chunks = [_loose_array(each) for each in table.column(number).chunks]
+            chunks = [_loose_array(chunk) for chunk in table.column(number).chunks]
             kind = _loose(field.type)
             table = table.set_column(number, field.with_type(kind), pa.chunked_array(chunks, kind))
     return table
 
 
 def _is_variant(kind: pa.DataType) -> bool:
-    """Say whether a struct is what Spark makes of a VARIANT in Arrow."""
+    """Return whether a struct is Arrow's form of a VARIANT."""
     return (
         pa.types.is_struct(kind)
         and {field.name for field in kind} == {"value", "metadata"}
@@ -94,13 +90,13 @@ def _is_variant(kind: pa.DataType) -> bool:
 
 
 def _is_strict(kind: pa.DataType) -> bool:
-    """Say whether some struct in a type has a field that must not be null."""
+    """Return whether a struct in a type has a non-null field."""
     strict = pa.types.is_struct(kind) and any(not field.nullable for field in kind)
     return strict or any(_is_strict(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _loose(kind: pa.DataType) -> pa.DataType:
-    """Give a type whose fields may be null."""
+    """Return a type with nullable fields."""
     if not _is_strict(kind) or _is_variant(kind):
         return kind
     if pa.types.is_struct(kind):
@@ -112,7 +108,6 @@ def _loose(kind: pa.DataType) -> pa.DataType:
 
 
 def _loose_array(array: pa.Array) -> pa.Array:
-    """Give values the type that `_loose` makes of theirs."""
     kind = array.type
     if not _is_strict(kind):
         return array
@@ -123,7 +118,7 @@ def _loose_array(array: pa.Array) -> pa.Array:
         else:
             fields = [_loose_array(part) for part in parts]
         return pa.StructArray.from_arrays(fields, fields=list(_loose(kind)), mask=array.is_null())
-    whole = pa.concat_arrays([array])  # a slice would have the values of others beside its own
+    whole = pa.concat_arrays([array])  # a slice also has the values outside it
     mask = whole.is_null() if whole.null_count else None
     if pa.types.is_map(kind):
         keys, items = _loose_array(whole.keys), _loose_array(whole.items)

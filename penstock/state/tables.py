@@ -1,19 +1,18 @@
-"""Results that the state keeps: which files there are, how they are read, and which become one.
+"""Results that the state keeps: their files, how queries read them, and which files to merge.
 
-There are two kinds.  Pairs of a group are stored once for all queries whose results follow from the pair; how a query
-reads them, its number and its columns, changes with the plan, so they are kept in *tables*, one for each way of
-reading.  Other queries with the ``table`` sink, those that are in order and those whose results are settled when they
-are found, have files of their own.
+There are two kinds.  Pairs of a group are stored once, for all queries whose results follow from the pair.  How a query
+reads them, by its bit and its columns, changes with the plan; so there is a *table* for each way of reading.  Other
+queries with the ``table`` sink have files of their own: those in order, and those with expressions that are not
+deterministic.
 
-Neither the number of files nor that of tables grows with the number of units or of changes of plan::
+Merges bound the number of files and tables, whatever the number of units and of changes of plan::
 
     files of a table     1 1 1 1 1 1 1 1  ──▶  8  ...  8 8 8 8 8 8 8 8  ──▶  64        up to MAX_MERGED_FILE_BYTES
     tables of a group    v3 v5 v6 v9      ──▶  m  ...  m m m m          ──▶  mm        TABLE_MERGE_FAN_IN at a time
 
-A table that others are merged into has a bit for each definition of a query that can still be read; what nobody reads
-any more is left out.
+A table that others are merged into has a bit for each definition of a query that is still read.
 
-In:  the ledger's tables and files.  Out: values, and what to merge next (`penstock.engine.tasks.merge` does it).
+In:  the ledger's tables and files.  Out: values, and the next merges (`penstock.engine.tasks.merge` runs them).
 """
 
 from __future__ import annotations
@@ -28,22 +27,19 @@ from penstock.sql.spark_types import parse_type
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of pairs or results: its name in the state, its size, how often it was merged, and a digest of its schema.
-
-    Files of one shape have the same columns of the same types.
-    """
+    """A file of pairs or results: name, size, number of merges, and a digest of its schema (`output_file.shape_of`)."""
 
     name: str
     bytes: int
     generation: int = 0
     shape: str = ""
     checksum: int | None = None
-    """Of the file's bytes (`penstock.state.checksum`); None for one of an earlier version."""
+    """Of the file's bytes (`penstock.state.checksum`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """Results of one unit on their way to the queries that read them: their files, and when the unit's rows arrived."""
+    """Results of one unit that other queries read as a stream: their files, and the arrival of the unit's rows."""
 
     files: tuple[StoredFile, ...]
     arrived: float = 0.0
@@ -53,8 +49,8 @@ class Fed:
 class Definition:
     """One way in which a query reads the pairs of a table.
 
-    Its pairs are those with bit `number`, or where the table has no bits those of the slices `levels`; `residual` is
-    what is left to be decided then.  `version` is that of the plan by which they were found.
+    Its pairs are those with bit `number`, or, in a table without bits, those of the slices `levels`; `residual` are the
+    conditions to evaluate on them.  `version` is that of the plan with this definition.
     """
 
     number: int
@@ -65,15 +61,15 @@ class Definition:
 
     @property
     def reading(self) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-        """Give what the query reads of each of its pairs: definitions that read the same share one bit."""
+        """Return the columns and conditions of the query; definitions with the same ones share one bit."""
         return self.outputs, self.residual
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """Pairs of a group, the queries that read them, and how.
+    """Stored pairs of a group, and the definitions of the queries that read them.
 
-    `id` is unique in the group.  `into` names the table that it is being merged into, file by file.
+    `id` is unique in the group.  `into` is the table that it is being merged into, file by file.
     """
 
     id: str
@@ -85,17 +81,12 @@ class StoredTable:
     generation: int = 0
     into: str = ""
 
-    @property
-    def is_of_the_past(self) -> bool:
-        """Say whether it holds the pairs that new queries got by a backfill: no more are added to it."""
-        return self.id.endswith("-past")
-
     def same_reading(self, other: StoredTable) -> bool:
-        """Say whether another table is read in the same way, whatever its version."""
+        """Return whether another table is read in the same way, whatever its version."""
 
         def plain(table: StoredTable) -> StoredTable:
             members = {
-                name: tuple(replace(each, version=0) for each in definitions)
+                name: tuple(replace(definition, version=0) for definition in definitions)
                 for name, definitions in table.members.items()
             }
             return StoredTable("", 0, table.schema, table.selective, members)
@@ -104,27 +95,30 @@ class StoredTable:
 
 
 def readable(table: StoredTable, born: Mapping[str, int]) -> StoredTable:
-    """Leave out the definitions that nobody can read any more: the query has gone, or is another one by that name."""
+    """Remove the definitions of queries that were dropped, or replaced by another one of that name."""
     members = {
         name: kept
         for name, definitions in table.members.items()
-        if name in born and (kept := tuple(each for each in definitions if each.version >= born[name]))
+        if name in born
+        and (kept := tuple(definition for definition in definitions if definition.version >= born[name]))
     }
     return replace(table, members=members)
 
 
 def without_ends(tables: Iterable[StoredTable]) -> tuple[StoredTable, ...]:
-    """Drop tables that were merged away, and targets of merges that got no file."""
-    remaining = tuple(each for each in tables if each.files != () or not each.into)
-    targets = {each.into for each in remaining}
-    kept = tuple(each for each in remaining if each.files != () or not each.generation or each.id in targets)
-    ids = {each.id for each in kept}
-    return tuple(each if each.into in ids else replace(each, into="") for each in kept)
+    """Remove tables that were merged into others, and merge targets without files."""
+    remaining = tuple(table for table in tables if table.files != () or not table.into)
+    targets = {table.into for table in remaining}
+    kept = tuple(
+        table for table in remaining if table.files != () or not table.generation or table.id in targets
+    )
+    ids = {table.id for table in kept}
+    return tuple(table if table.into in ids else replace(table, into="") for table in kept)
 
 
 @dataclass(frozen=True, slots=True)
-class Bit:
-    """How a pair of one table gets its bit in another: by a bit that it has, or by its slices."""
+class BitSource:
+    """The source of a bit in a merged table: a bit of the old table, or its slices."""
 
     target: int
     source: int = -1
@@ -132,28 +126,25 @@ class Bit:
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
-    """What one task merges: files, in order, into one; for tables, how their bits become the target's.
-
-    Without `bits` the rows stay as they are.
-    """
+class FileMerge:
+    """A merge of files, in order, into one; without `bits` the rows are unchanged."""
 
     inputs: tuple[StoredFile, ...]
     prefix: str
-    """How the name of the new file begins; each attempt of a task ends it in its own way."""
+    """The prefix of the new file's name; each attempt of a task adds its own suffix."""
     generation: int
-    bits: Mapping[str, tuple[Bit, ...]] = field(default_factory=dict)
-    """By the name of the file."""
+    bits: Mapping[str, tuple[BitSource, ...]] = field(default_factory=dict)
+    """By file name: the sources of the target's bits."""
     words: int = 0
-    """Words of the target's bits."""
+    """The number of words of the target's bits."""
 
 
 def runs_to_merge(
     files: Sequence[StoredFile], fan: int = limits.MERGE_FAN_IN, *, pressing: bool = False
 ) -> list[tuple[StoredFile, ...]]:
-    """Choose neighbours that become one file: enough of one generation and shape, together not too large.
+    """Choose neighbouring files to merge: enough of one generation and shape, together not too large.
 
-    Fewer that make a full file are merged too, unless there is time only for what is `pressing`.
+    Fewer files that make a full one are merged too, unless only `pressing` merges are chosen.
 
     >>> files = [StoredFile(str(n), 10) for n in range(9)]
     >>> [len(run) for run in runs_to_merge(files)]
@@ -172,36 +163,38 @@ def runs_to_merge(
 
 
 def _fits(run: Sequence[StoredFile], file: StoredFile) -> bool:
-    """Say whether a file may be merged with those before it."""
+    """Return whether a file may be merged with those before it."""
     alike = (file.generation, file.shape) == (run[0].generation, run[0].shape)
-    return alike and sum(each.bytes for each in run) + file.bytes <= limits.MAX_MERGED_FILE_BYTES
+    return alike and sum(other.bytes for other in run) + file.bytes <= limits.MAX_MERGED_FILE_BYTES
 
 
 def _is_full(run: Sequence[StoredFile]) -> bool:
-    """Say whether some files make a full one, however few they are."""
-    return 2 * sum(each.bytes for each in run) >= limits.MAX_MERGED_FILE_BYTES and all(
-        2 * each.bytes < limits.MAX_MERGED_FILE_BYTES for each in run
+    """Return whether these files make a full one."""
+    return 2 * sum(other.bytes for other in run) >= limits.MAX_MERGED_FILE_BYTES and all(
+        2 * other.bytes < limits.MAX_MERGED_FILE_BYTES for other in run
     )
 
 
 def merged_table(tables: Sequence[StoredTable], name: str) -> StoredTable:
-    """Make the table that some others become: a bit for each definition, and all columns that they read."""
+    """Return the table that some others are merged into: a bit for each definition, and all columns they read."""
     readings: dict[str, dict[object, Definition]] = {}
     for table in tables:
         for query, definitions in table.members.items():
-            for each in definitions:
-                present = readings.setdefault(query, {}).setdefault(each.reading, each)
-                if each.version > present.version:
-                    readings[query][each.reading] = each
+            for definition in definitions:
+                present = readings.setdefault(query, {}).setdefault(definition.reading, definition)
+                if definition.version > present.version:
+                    readings[query][definition.reading] = definition
     number = iter(range(sum(map(len, readings.values()))))
     members = {
-        query: tuple(replace(each, number=next(number), levels=(0, 0)) for each in definitions.values())
+        query: tuple(
+            replace(definition, number=next(number), levels=(0, 0)) for definition in definitions.values()
+        )
         for query, definitions in readings.items()
     }
     return StoredTable(
         name,
-        max(each.version for each in tables),
-        _joined_schema([each.schema for each in tables], words_of(members)),
+        max(table.version for table in tables),
+        _joined_schema([table.schema for table in tables], words_of(members)),
         selective=True,
         members=members,
         generation=tables[0].generation + 1,
@@ -209,14 +202,20 @@ def merged_table(tables: Sequence[StoredTable], name: str) -> StoredTable:
 
 
 def words_of(members: Mapping[str, Iterable[Definition]]) -> int:
-    """Count the words that the bits of a table have."""
-    return 1 + max((each.number for definitions in members.values() for each in definitions), default=0) // 64
+    """Return the number of words of a table's bits."""
+    return (
+        1
+        + max(
+            (definition.number for definitions in members.values() for definition in definitions), default=0
+        )
+        // 64
+    )
 
 
-def bits_between(source: StoredTable, target: StoredTable) -> tuple[Bit, ...]:
-    """Say how the pairs of a table get their bits in the one that it is merged into."""
+def bits_between(source: StoredTable, target: StoredTable) -> tuple[BitSource, ...]:
+    """Return the sources of the bits of a merged table in one of its parts."""
     return tuple(
-        Bit(there.number, here.number if source.selective else -1, here.levels)
+        BitSource(there.number, here.number if source.selective else -1, here.levels)
         for query, definitions in source.members.items()
         for here in definitions
         for there in target.members.get(query, ())
@@ -225,7 +224,7 @@ def bits_between(source: StoredTable, target: StoredTable) -> tuple[Bit, ...]:
 
 
 def _joined_schema(schemas: Iterable[str], words: int) -> str:
-    """Write a schema of pairs with the columns of several.
+    """Return a schema of pairs with the columns of several.
 
     >>> _joined_schema(["l struct<`a`: int>, r struct<nothing: tinyint>, level smallint", "l struct<`b`: int>"], 1)
     'l struct<`a`: int, `b`: int>, r struct<nothing: tinyint>, s0 bigint'
@@ -242,6 +241,6 @@ def _joined_schema(schemas: Iterable[str], words: int) -> str:
 
 
 def _fields(columns: Mapping[str, str]) -> str:
-    """Write the columns of one side, names as they are quoted; ``nothing`` only if there is no other."""
+    """Return the columns of one side with quoted names; ``nothing`` if there is no other."""
     kept = {name: kind for name, kind in columns.items() if name != "nothing"} or {"nothing": "tinyint"}
     return ", ".join(f"{name}: {kind}" for name, kind in kept.items())

@@ -1,6 +1,6 @@
-"""The values that commits and the ledger are made of: how far streams, groups and queries are.
+"""The values in commits and in the ledger: the progress of streams, groups and queries.
 
-All are frozen and plain, so that one codec writes and reads them (`penstock.state.codec`).
+All are frozen dataclasses of plain fields, so that one codec writes and reads them (`penstock.state.codec`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from penstock.state.segment import Segment
 
 
 class Sorter(NamedTuple):
-    """Rows of an input that were joined out of turn: of batches before `until`, all up to a value.
+    """Rows of an input that are sorted before they are joined: all up to `value`, of batches before `until`.
 
-    Values are those of the join's ordered attribute.  What comes in later batches is not meant, whatever its value.
+    Values are those of the join's ordered attribute.  Rows of later batches are not included, whatever their value.
     """
 
     until: int
@@ -28,29 +28,28 @@ class Sorter(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """What a slice has joined: the batches of each input before `batches`, and every row older than `below`.
+    """The rows that a slice has joined: batches of each input before `batches`, and every row older than `below`.
 
-    A row older than `below` that is not there yet would be late, so that part names no rows still to come.  It
-    moves where input waits for its turn (`penstock.engine.views.waiting`); elsewhere it stays at the
-    beginning of time.
+    Any row older than `below` that arrives later is late.  `below` moves only where input is held back until it is in
+    order (`penstock.engine.views.waiting`).
     """
 
     batches: tuple[int, ...]
     below: int = LONG_AGO
     sorters: tuple[Sorter, ...] = ()
-    """By input, where rows are sorted before they are joined (`penstock.engine.views.advance_limit`); else none."""
+    """By input, where rows are sorted before they are joined (`penstock.engine.views.advance_limit`); else empty."""
 
 
 Watermarks = tuple[int | None, ...]
-"""Those of a group's streams, in the order of its inputs."""
+"""The watermarks of a group's streams, in the order of its inputs."""
 
 Station = tuple[Cursor, Watermarks]
-"""A cursor, and the watermarks of both streams when the batches up to it were all there were."""
+"""A cursor, and the streams' watermarks when the batches up to it were the last ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """How far a stream is: the last source batch, its newest event time and watermark, and its counts."""
+    """The progress of a stream: its last source batch, newest event time and watermark, and its counts."""
 
     source_batch: int = -1
     batches: int = 0
@@ -61,42 +60,41 @@ class StreamState:
     no_time: int = 0
     no_key: int = 0
     unwanted: int = 0
-    heard: float = 0.0
-    """When the last batch that had rows was committed, in seconds since the epoch; 0: nobody knows."""
+    last_rows_at: float = 0.0
+    """When the last batch with rows was committed, in seconds since the epoch; 0 if unknown."""
     overtaken: int = 0
-    """Rows in time for the stream, but not for windows that count rows: those had been joined beyond them."""
+    """Rows that are in time for the stream, but too late for windows that count rows."""
     punctuations: int = 0
-    """Promises that its rows have made; they are not among `rows`."""
+    """Promises in its rows; they are not counted in `rows`."""
     broken: int = 0
-    """Rows that came after a promise of their stream that there would be none."""
+    """Rows that contradict an earlier promise of their stream."""
     dropped: int = 0
-    """Rows that were never stored, because promises of their partners left them nobody to meet."""
+    """Rows that were never stored, because promises rule out any partner."""
     discarded: int = 0
-    """Rows that were joined when they came and not kept, because all their partners were there."""
+    """Rows that were joined on arrival and not stored, because promises rule out any later partner."""
     purged: int = 0
-    """Rows that were let go before their window ended, because of a promise that came after them."""
+    """Stored rows that were removed before their window ended, because of a later promise."""
     arrivals: int = 0
-    """Positions that were given to its rows in the order of arrival, where joins have no window."""
+    """Positions given to its rows in the order of arrival, where joins have no window."""
     behind: int = 0
-    """How far the latest of its late rows was behind the newest row of the batches before, in microseconds."""
+    """The largest delay of a late row behind the newest row of earlier batches, in microseconds."""
 
     @property
     def timely(self) -> int:
-        """Count the rows that came in time."""
+        """Return the number of rows that were in time."""
         return self.rows - self.late - self.no_time - self.broken
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """How far each slice of a group has joined the two logs, and how many units that took.
+    """The progress of a group: the cursor of each slice, and statistics of its units.
 
-    `watermarks` are those of its streams when the batches up to the cursors were all there were: no row
-    still to be joined is older.  (The streams' own watermarks may be ahead, by batches not joined yet.)  Where windows
-    count rows, both are the horizon below which all is joined, and `spans` say for each side how far back of it so many
-    rows reach in time.
+    `watermarks` are those of its streams when the batches up to the cursors were the last ones: no row to be joined is
+    older.  (The streams' own watermarks may be ahead, by batches not joined yet.)  Where windows count rows, both are
+    the horizon below which all rows are joined; `spans` has, for each side and number of rows, their extent in time.
 
-    Slices may be at different cursors, the inner ones ahead.  `stations` are the cursors from the slowest slices to the
-    newest, with the watermarks that go with them; `watermarks` are the slowest ones'.  Together, slices have none.
+    Slices may be at different cursors, the inner ones ahead.  Then `stations` are these cursors with their watermarks,
+    slowest first, and `watermarks` are those of the slowest.
     """
 
     cursors: tuple[Cursor, ...]
@@ -108,33 +106,33 @@ class GroupState:
     spans: tuple[Mapping[int, int], ...] = field(default_factory=lambda: ({}, {}))
     stations: tuple[Station, ...] = ()
     mode: str = ""
-    """What waits now, where adaptive queries have chosen: the input (sync-filter), or the results (filter-order)."""
+    """For adaptive queries: input is held back (sync-filter), or results are (filter-order)."""
     fanouts: Mapping[str, Fanout] = field(default_factory=dict)
-    """Of more than two streams, by step from one to another: how many partners rows have had lately."""
-    mapped: int = 0
+    """For more than two streams, by step from one to another: the recent number of partners of a row."""
+    mapped_bytes: int = 0
     """Bytes of the segments that tasks of the last unit mapped."""
-    most_mapped: int = 0
-    """The most of any unit since the plan changed."""
+    peak_mapped_bytes: int = 0
+    """The maximum of any unit since the plan changed."""
 
     @property
     def all_stations(self) -> tuple[Station, ...]:
-        """Give the cursors from the slowest slices to the newest, with their watermarks."""
+        """Return the cursors of the slices with their watermarks, slowest first."""
         return self.stations or ((self.cursors[0], self.watermarks),)
 
     @property
     def slices_apart(self) -> bool:
-        """Say whether some slices are behind others."""
+        """Return whether slices are at different cursors."""
         return len(set(self.cursors)) > 1
 
     def watermarks_of(self, slices: Iterable[int]) -> Watermarks:
-        """Give the watermarks of the slowest of some slices."""
-        behind = {self.cursors[each] for each in slices}
+        """Return the watermarks of the slowest of these slices."""
+        behind = {self.cursors[number] for number in slices}
         return next(marks for cursor, marks in self.all_stations if cursor in behind)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a log's segments hold from some point on: the columns stored, and what each predicate bit means."""
+    """The stored columns of a log's segments, and the meaning of each predicate bit."""
 
     columns: tuple[str, ...]
     predicates: tuple[str, ...]
@@ -142,30 +140,29 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class QueryState:
-    """One query's past: results so far, what it still lacks, and from when on it is complete.
-
-    `backfill` is the cursor up to which it still lacks the pairs of rows that were there before it.  `floors` are, for
-    each input, the event times from which on all rows it accepts are known to be held; None: all.
-    `complete_from` is the event time such that every pair of rows not older is delivered; None if all are.  `born` is
-    the version of the plan that brought it: a query dropped and added again is another one.  `answered` is, of an
-    aggregate, the last instant, end of a bucket or change that it has got; what comes after `counted_from` is by its
-    present definition.  `lacking` is why rows that were held when it came are not among those it is complete for.
-    """
+    """The progress of a query: its results, its backfill, and the event time from which it is complete."""
 
     results: int = 0
     backfill: Cursor | None = None
-    floors: Watermarks = (None, None)
+    """The cursor of a backfill that is still to be done: pairs of older rows are missing."""
+    held_from: Watermarks = (None, None)
+    """By input: the event time from which all rows that it accepts are in the log; None: all rows."""
     complete_from: int | None = None
+    """The event time from which every pair is delivered; None: all pairs."""
     born: int = 0
+    """The version of the plan that added it; a query that is dropped and added again is another one."""
     delays: Delays = field(default_factory=Delays)
     answered: int | None = None
+    """For an aggregate: the last instant, end of a bucket, or change that was answered."""
     counted_from: int = 0
+    """For an aggregate: answers after this follow its present definition."""
     lacking: str = ""
+    """Why older rows in the logs are not included in `complete_from`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A file of committed output: written at `staged`, to be seen at `final`, both under `root`."""
+    """A file of committed output: written at `staged`, published at `final`, both under `root`."""
 
     root: str
     staged: str
@@ -174,9 +171,9 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """Output that is committed and must still reach its sink: moved into place, or handed to a callback.
+    """Committed output that has not reached its sink yet: files to move into place, or to pass to a callback.
 
-    `query` is set where the files are for one query's console or callback rather than a directory.
+    `query` is set if the files are for a console or callback.
     """
 
     unit: str
@@ -186,36 +183,36 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class ServedPlan:
-    """What a state serves: enough to build its plan again.  Streams are without their secrets."""
+    """The streams (without secrets) and queries of a state, from which its plan is built again."""
 
     streams: tuple[Stream, ...] = ()
     queries: tuple[Query, ...] = ()
     strategy: str = "mem-opt"
     cuts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """For each group whose chain is not cut by its windows alone, where it is cut."""
+    """By group whose chain has other cuts than its windows: these cuts."""
     stopped: tuple[Stopped, ...] = ()
-    """Queries that could not be evaluated, and have not been defined anew since."""
+    """Queries that failed, and have no new definition since."""
     spark_settings: SparkSettings | None = None
-    """The settings of Spark under which it was made; an earlier version did not note them."""
+    """The settings of Spark under which it was made."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanChange:
-    """A change of plan, in short."""
+    """A summary of a change of plan."""
 
     version: int
-    """The version of the plan that it began; the first plan has 1."""
+    """The version of the new plan; the first plan has 1."""
     reason: str
-    """What changed, in words."""
+    """The change, in words."""
     at: str = ""
-    """When, in ISO 8601."""
+    """The time, in ISO 8601."""
 
 
 F = TypeVar("F")
 
 
 def by_name(parts: Iterable[Mapping[str, Sequence[F]]]) -> dict[str, tuple[F, ...]]:
-    """Bring together what several tasks have for each name.
+    """Merge the reports of several tasks by name.
 
     >>> by_name([{"q": (1,)}, {"p": [2], "q": [3]}])
     {'q': (1, 3), 'p': (2,)}
@@ -229,7 +226,7 @@ def by_name(parts: Iterable[Mapping[str, Sequence[F]]]) -> dict[str, tuple[F, ..
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Segments that others take the place of, which hold the same rows in another way."""
+    """Segments, and others with the same rows in another layout that replace them."""
 
     removed: tuple[str, ...]
     added: tuple[Segment, ...]

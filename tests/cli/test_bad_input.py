@@ -120,7 +120,7 @@ def test_a_state_that_is_a_file_is_refused(command, capfd):
 @pytest.mark.usefixtures("here")
 def test_a_state_is_not_made_in_a_file(tmp_path):
     Path("file").touch()
-    with pytest.raises(InputError, match="file is not a directory: give another path"):
+    with pytest.raises(InputError, match=r"file is not a directory\. Give another path"):
         Store(str(tmp_path / "file"))
 
 

@@ -17,8 +17,9 @@ from penstock.engine.control import Listener, ask
 from penstock.engine.stages.turn_context import UnitDone
 from penstock.engine.store import Store
 from penstock.errors import InputError, RunError, StateBusyError
-from penstock.state.commits import Opened
-from penstock.state.files import FsspecFiles, LocalFiles, open_files
+from penstock.state.commits import EngineOpened
+from penstock.state.files import LocalFiles, open_files
+from penstock.state.remote_files import FsspecFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,8 +96,8 @@ def test_the_engine_before_is_shut_out_by_the_one_after(remote: str) -> None:
     first = Store(remote)
     second = Store(remote)
     with pytest.raises(StateBusyError):
-        first.commit(Opened())
-    second.commit(Opened())
+        first.commit(EngineOpened())
+    second.commit(EngineOpened())
 
 
 def test_with_a_lock_a_start_makes_no_commit(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_a_file_that_a_commit_does_without_goes_with_the_next_one(tmp_path: Path
     store.files.put("log/l/x.arrow", b"")
     store.let_go("log/l/x.arrow")
     assert store.files.exists("log/l/x.arrow")
-    store.commit(Opened())
+    store.commit(EngineOpened())
     assert not store.files.exists("log/l/x.arrow")
     store.close()
 
@@ -127,7 +128,7 @@ def test_a_file_that_a_commit_does_without_goes_with_the_next_one(tmp_path: Path
 def test_a_start_removes_what_the_last_commit_let_go_only_after_one_of_its_own(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     store.files.put("log/l/x.arrow", b"")
-    store.commit(Opened())
+    store.commit(EngineOpened())
     store.let_go("log/l/x.arrow")
     store.close()
     again = Store(str(tmp_path))

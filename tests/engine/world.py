@@ -45,6 +45,7 @@ from penstock.state.claims import live_rows
 from penstock.state.codec import decode, decode_ledger, encode, encode_ledger
 from penstock.state.files import open_files
 from penstock.state.hold import read_hold
+from penstock.state.ledger_fold import fold
 from penstock.state.row_times import LONG_AGO
 from penstock.state.segment import read_segment
 from penstock.testing.backend import InlineBackend
@@ -228,7 +229,7 @@ class World:
         for one in plan.queries:
             if one.name in change.added + change.altered + change.moved:
                 start = None if one.name in change.added or one.name in waiting else self._cursor(one, plan)
-                floors = self.ledger.query(one.name).floors
+                floors = self.ledger.query(one.name).held_from
                 self.lives.setdefault(one.name, []).append(Life(one, start, floors))
         return plan
 
@@ -255,7 +256,7 @@ class World:
 
     def _commit(self, commit: Commit) -> None:
         """Fold a commit as the journal would: after it was text."""
-        self.ledger = books.fold(self.ledger, decode(json.loads(json.dumps(encode(commit)))))
+        self.ledger = fold(self.ledger, decode(json.loads(json.dumps(encode(commit)))))
 
     # --- what happens ---------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.column_checks import Check, with_near_columns
+from penstock.kernels.column_checks import ColumnCheck, with_near_columns
 from penstock.kernels.probe import Pairs
 from penstock.sql.bind.binder import bind_query
 from tests.kernels.drawn import examples
@@ -71,7 +71,7 @@ def ask(comparison, kinds, left, right, *, batch_is_left=True):
     i, j = (each.ravel() for each in np.indices((len(left), len(right))))
     rows = (i, j) if batch_is_left else (j, i)
     found = Pairs(*rows, np.zeros(i.size, np.int16), np.ones((i.size, 1), np.uint64))
-    checks = [Check(comparison, *columns, np.array([1], np.uint64))]
+    checks = [ColumnCheck(comparison, *columns, np.array([1], np.uint64))]
     passed = with_near_columns(found, checks, batch_is_left=batch_is_left)
     pairs = (passed.batch, passed.state) if batch_is_left else (passed.state, passed.batch)
     return set(zip(*(each.tolist() for each in pairs), strict=True))
@@ -133,7 +133,7 @@ def test_only_the_queries_that_ask_lose_the_pair_and_others_keep_it():
     for others in (0, 2):
         sets = np.array([[1 | others, 1 << 5]] * 2, np.uint64)
         found = Pairs(np.array([0, 1]), np.array([0, 0]), np.zeros(2, np.int16), sets)
-        left = with_near_columns(found, [Check(comparison, *columns, asking)], batch_is_left=True)
+        left = with_near_columns(found, [ColumnCheck(comparison, *columns, asking)], batch_is_left=True)
         sets_left = Counter(map(tuple, left.sets.tolist()))
         assert sets_left == Counter({(1 | others, 1 << 5): 1, **({(2, 0): 1} if others else {})})
 
@@ -146,7 +146,7 @@ def test_dates_and_times_are_compared_by_their_number(kind):
     left, right = (pa.array(rows, width).cast(kind) for rows in ([1, 2, None], [2]))
     found = Pairs(np.arange(3), np.zeros(3, np.int64), np.zeros(3, np.int16), np.ones((3, 1), np.uint64))
     passed = with_near_columns(
-        found, [Check(comparison, left, right, np.array([1], np.uint64))], batch_is_left=True
+        found, [ColumnCheck(comparison, left, right, np.array([1], np.uint64))], batch_is_left=True
     )
     assert passed.batch.tolist() == [0]
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.copies_watch import LEAST_ROWS, OPEN_VALUES, Copies, Pace, open_from
+from penstock import limits
+from penstock.kernels.copies_watch import ArrivalRate, Copies, open_from
 from penstock.kernels.order_watch import Order
 from penstock.state.codec import from_json, to_json
 from tests.kernels.test_order_watch import cuts, long_stream, pieces, values
@@ -63,14 +64,14 @@ def test_a_long_stream_is_counted_exactly_and_no_more_is_kept_open_than_can_come
         copies = copies.then(rows[start : start + batch], open_from(order))
         most = max(most, len(copies.values))
     assert copies.multiplicity == alike
-    assert most <= 4 * max(order.scrambling, LEAST_ROWS) / alike
+    assert most <= 4 * max(order.scrambling, limits.MIN_OPEN_ROWS) / alike
 
 
 def test_without_a_watch_of_the_order_memory_is_bounded_all_the_same():
     copies = Copies()
     for start in range(0, 100_000, 3_001):
         copies = copies.then(np.arange(start, start + 3_001))
-        assert len(copies.values) <= OPEN_VALUES
+        assert len(copies.values) <= limits.MAX_OPEN_VALUES
     assert copies.multiplicity == 1
 
 
@@ -82,7 +83,7 @@ def test_a_row_of_a_closed_value_counts_with_as_many_as_there_can_have_been():
 
 
 def test_the_pace_follows_a_stream_and_remembers_its_fastest_moment():
-    pace = Pace()
+    pace = ArrivalRate()
     for _ in range(40):
         pace = pace.then(50, 1.0)
     assert pace.rate == pytest.approx(50)
@@ -92,4 +93,4 @@ def test_the_pace_follows_a_stream_and_remembers_its_fastest_moment():
         pace = pace.then(50, 1.0)
     assert pace.rate == pytest.approx(50, rel=0.02)
     assert pace.fastest == 400
-    assert Pace().then(5, 0.0).rate == 0
+    assert ArrivalRate().then(5, 0.0).rate == 0

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels import extend
+from penstock import limits
 from penstock.kernels.extend import extended, runs_in, within
 from penstock.kernels.probe import Rows
 
@@ -33,11 +33,11 @@ def test_all_runs_are_written_out_once_whatever_the_pieces(some, logs, most):
     h, since, until = (np.array(column) for column in zip(*some, strict=True))
     runs = [runs_in(h.astype(np.uint64), since, until, arrays(rows)) for rows in logs]
     firsts, counts = (np.array([each[place] for each in runs]) for place in range(2))
-    before, extend.MOST_PAIRS = extend.MOST_PAIRS, most
+    before, limits.MAX_PROBE_PAIRS = limits.MAX_PROBE_PAIRS, most
     try:
         pieces = list(extended(firsts, counts))
     finally:
-        extend.MOST_PAIRS = before
+        limits.MAX_PROBE_PAIRS = before
     got = sorted(
         triple for piece in pieces for triple in zip(*(each.tolist() for each in piece), strict=True)
     )

@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.kernels.fold import (
-    Ordered,
     carried,
     codes_of,
     count,
+    group_sums,
     is_too_large,
     least,
     limbs_of,
     number_groups,
-    sum_ints,
     to_decimals,
     to_ints,
 )
+from penstock.kernels.ordered_values import Ordered
 from tests.kernels.drawn import examples
 
 BIG = 2**63 - 1
@@ -138,7 +138,9 @@ def test_counts_and_least_values_are_those_of_plain_loops(rows):
 @given(grouped)
 def test_whole_numbers_are_summed_exactly_whatever_their_size(rows):
     ids = np.array([group for group, _ in rows], np.int64)
-    limbs = [sum_ints(ids, each, 4) for each in limbs_of(pa.array([value for _, value in rows], pa.int64()))]
+    limbs = [
+        group_sums(ids, each, 4) for each in limbs_of(pa.array([value for _, value in rows], pa.int64()))
+    ]
     for group in range(4):
         total = sum(value or 0 for each, value in rows if each == group)
         mine = [each[group : group + 1] for each in limbs]
@@ -157,7 +159,7 @@ def test_decimals_are_summed_exactly_up_to_38_digits(values, scale, first):
     first = min(first, len(values) - 1)
     column = pa.array(scaled, pa.decimal128(38, scale)).slice(first)
     total = sum(each or 0 for each in values[first:])
-    limbs = [sum_ints(np.zeros(len(column), np.int64), each, 1) for each in limbs_of(column)]
+    limbs = [group_sums(np.zeros(len(column), np.int64), each, 1) for each in limbs_of(column)]
     if abs(total) <= DIGITS:
         assert not is_too_large(limbs)
         assert to_decimals(limbs, column.type).to_pylist() == [WIDE.scaleb(Decimal(total), -scale)]

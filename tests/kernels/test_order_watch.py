@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.order_watch import PRECISION, Order, Steps, lag_at_most, rows_done
+from penstock.kernels.order_watch import PRECISION, Order, Staircase, lag_at_most, rows_done
 from penstock.state.codec import from_json, to_json
 from tests.plan.arrivals import lag, scrambling, streams
 
@@ -76,7 +76,7 @@ def test_a_long_stream_is_watched_in_few_steps_and_to_within_the_precision(seed,
         most = max(most, len(order.front.first))
     assert exact(rows) <= order.scrambling <= exact(rows) * (1 + PRECISION)
     assert most < 2 * np.log(rows.size) / np.log1p(PRECISION)
-    assert order.tail == Steps()
+    assert order.tail == Staircase()
 
 
 def test_an_order_survives_being_written_down():

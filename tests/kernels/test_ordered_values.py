@@ -55,5 +55,5 @@ def test_a_piece_of_a_column_gives_its_own_values():
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.bool_(), pa.decimal128(30, 2), pa.binary()])
 def test_a_column_without_an_order_of_64_bits_is_refused_with_the_ways_out(kind):
-    with pytest.raises(InputError, match=r"write a WINDOW, declare punctuations, or say \[UNBOUNDED\]"):
+    with pytest.raises(InputError, match=r"Write a WINDOW, declare punctuations, or add \[UNBOUNDED\]"):
         ordered_values(pa.array([], kind))

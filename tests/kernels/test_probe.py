@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import limits
 from penstock.kernels import probe as probe_module
 from penstock.kernels.probe import Pairs, Rows, Wanted, probe
 from penstock.kernels.reference import Event, nested_loop_join
@@ -45,7 +46,7 @@ def test_probe_finds_the_pairs_of_nested_loops_each_once_and_on_its_level(left, 
 def test_portions_are_small_and_together_lose_nothing(left, right, edges, batch_is_left, most):
     mine, left_order, _ = as_rows(left)
     theirs, right_order, _ = as_rows(right)
-    with patch.object(probe_module, "MOST_PAIRS", most):
+    with patch.object(limits, "MAX_PROBE_PAIRS", most):
         portions = found_by_probe(mine, theirs, edges, batch_is_left=batch_is_left)
     assert named(portions, left_order, right_order) == levels_of(left, right, edges)
     for found in portions:

@@ -20,8 +20,8 @@ from penstock.errors import RunError
 from penstock.kernels import slide_pass
 from penstock.kernels.aggregates.folded import fold_values
 from penstock.kernels.aggregates.sums import Sum
-from penstock.kernels.slide import NOT_ASKED, Seen, Sliding, order_by
-from penstock.kernels.slide_measures import Run, goes_by_runs, laid_in
+from penstock.kernels.slide import NOT_ASKED, Sliding, WindowAnswers, order_by
+from penstock.kernels.slide_measures import EntryRun, goes_by_runs, laid_in
 from penstock.kernels.slide_pass import slide_parts
 from tests.kernels.drawn import examples
 from tests.kernels.test_aggregates import KINDS, plain, some_kind
@@ -87,7 +87,7 @@ class Side:
 
     def laid_in(self, often):
         measures = self.measures()
-        return laid_in([Run(measures, rows, self.counts) for rows in self.runs], often)
+        return laid_in([EntryRun(measures, rows, self.counts) for rows in self.runs], often)
 
     def seen(self, instant, since, group):
         return [
@@ -135,7 +135,7 @@ def slide_all(sides):
     measures = []
     for number, (side, (_, places)) in enumerate(zip(sides, laid, strict=True)):
         own, other, seen = slid.sides[number], slid.sides[-1 - number], slid.seen
-        mine = Seen(seen.groups, own.counts, seen.starts, seen.sizes)
+        mine = WindowAnswers(seen.groups, own.counts, seen.starts, seen.sizes)
         alone = [
             each.measure.slid(side.slidings[0], mine, side.all_rows, side.counts)
             for each in places
@@ -178,12 +178,12 @@ def test_sums_near_the_edge_of_64_bits_are_exact_or_refused(signs, less, often, 
     left = Sliding(zeros, np.array([len(values)]), one, 1, 1)
     right = Sliding(zeros[:1], np.array([1]), one, 1, 1)
     summed = fold_values("sum", pa.array(values), rows, len(values))
-    parts, (place,) = laid_in([Run([summed], rows, ones)], often)
-    other, _ = laid_in([Run([], rows[:1], np.array([often]))], len(values))
+    parts, (place,) = laid_in([EntryRun([summed], rows, ones)], often)
+    other, _ = laid_in([EntryRun([], rows[:1], np.array([often]))], len(values))
     slid = slide_parts([[left], [right]], [parts, other], with_counts=True)
     own = slid.sides[0]
     if place.is_apart:
-        mine = Seen(slid.seen.groups, own.counts, slid.seen.starts, slid.seen.sizes)
+        mine = WindowAnswers(slid.seen.groups, own.counts, slid.seen.starts, slid.seen.sizes)
         whole = summed.slid(left, mine, rows, ones).times(slid.sides[1].counts, own.counts, slid.seen.counts)
     else:
         whole = place.read(own, slid.seen)
@@ -201,7 +201,7 @@ def test_what_is_only_counted_is_computed_too():
         Sum("sum", {"n": counts, "s": np.array([0.5, 2, 3])}),
         fold_values("max", pa.array([1.5, -2.0, 4.0]), rows, 3),
     ]
-    parts, places = laid_in([Run(measures, rows, counts)], often=1)
+    parts, places = laid_in([EntryRun(measures, rows, counts)], often=1)
     with patch.object(slide_pass, "slide", side_effect=slide_pass.slide) as ran:
         slide_parts([[sliding]], [parts], keep=False)
     *_, (_, _, floats, leasts), answers, _, _ = ran.call_args.args

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.kernels.slide import Sliding
-from penstock.kernels.slide_pass import Parts, slide_groups, slide_parts
+from penstock.kernels.slide_pass import SideParts, slide_groups, slide_parts
 
 INSTANTS, WINDOWS, CUTS = 3, 2, 3
 
@@ -24,7 +24,7 @@ def random_side(random, members):
     )
     floats = np.where(random.random(size) < 0.1, np.nan, random.integers(-9, 9, size) / 2)
     whole = [random.integers(-9, 9, size) for _ in range(2)]
-    return sliding, Parts(random.integers(1, 4, size), [whole[0]], [floats], [whole[1]], [(0, 0)])
+    return sliding, SideParts(random.integers(1, 4, size), [whole[0]], [floats], [whole[1]], [(0, 0)])
 
 
 @given(st.integers(0, 2**31), st.integers(1, 9))

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.kernels import fold, key_hash, order_watch, slide_kernels
+from penstock.kernels import fold, key_hash, order_watch, ordered_values, slide_kernels
 from penstock.kernels.aggregates.folded import as_one_column, fold_values
 from penstock.kernels.fold import number_groups
 from penstock.kernels.key_hash import mix, unmixed
 from penstock.kernels.order_watch import Order
 from penstock.kernels.slide import Sliding
-from penstock.kernels.slide_measures import Run, laid_in
+from penstock.kernels.slide_measures import EntryRun, laid_in
 from penstock.kernels.slide_pass import slide_parts
-from penstock.kernels.warm import warm_folds, warm_orders
+from penstock.kernels.warm import warm_folds
 
 
 def test_watching_an_order_compiles_nothing_after_it_was_warmed_up():
-    warm_orders()
+    warm_folds()
     kernels = (order_watch._thin_front, order_watch._thin_tail)
     before = [each.signatures for each in kernels]
     values = np.array([5, 3, 9, 9, 1])
@@ -32,8 +32,8 @@ def test_folding_and_answering_from_mapped_files_compiles_nothing_after_it_was_w
     kernels = (
         fold._number_by_table,
         fold._number,
-        fold._ordered_bits,
-        fold._least,
+        ordered_values._ordered_bits,
+        fold._lower,
         key_hash._unmixed,
         slide_kernels.slide,
     )
@@ -59,7 +59,7 @@ def test_folding_and_answering_from_mapped_files_compiles_nothing_after_it_was_w
             ("max", [0.5, None]),
         )
     ]
-    parts, _ = laid_in([Run(measures, np.arange(2), ones)], often=2)
+    parts, _ = laid_in([EntryRun(measures, np.arange(2), ones)], often=2)
     for sides in (1, 2):
         for keep in (False, True):
             slide_parts([[sliding]] * sides, [parts] * sides, keep=keep, with_counts=keep)

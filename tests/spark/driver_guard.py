@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.classic.dataframe import DataFrame
 
 import penstock
-from penstock.state import files
+from penstock.state import files, remote_files
 
 PACKAGE = Path(penstock.__file__).parent
 ROW_FILES = (".arrow", ".parquet")
@@ -30,7 +30,7 @@ class DriverTouchedRowsError(AssertionError):
 
 def guard(monkeypatch) -> None:
     """Refuse, from here on, that the package opens or writes a file with rows in this process."""
-    for kind in (files.LocalFiles, files.FsspecFiles):
+    for kind in (files.LocalFiles, remote_files.FsspecFiles):
         for name in ("memory_map", "read", "writer"):
             monkeypatch.setattr(kind, name, _guarded(getattr(kind, name), name_of=lambda _files, name: name))
     for name in ("read", "iter_batches", "read_row_group", "read_row_groups"):
@@ -77,7 +77,7 @@ COLLECTS = {
 def _package_frame() -> str:
     """Name the function of the package that called, if a test did not call the file layer itself."""
     frame = sys._getframe(2)
-    while frame is not None and Path(frame.f_code.co_filename) == Path(files.__file__):
+    while frame is not None and frame.f_code.co_filename in {files.__file__, remote_files.__file__}:
         frame = frame.f_back
     inside = frame is not None and PACKAGE in Path(frame.f_code.co_filename).parents
     if inside and _is_exempt(frame):

@@ -83,7 +83,7 @@ def test_a_name_that_is_a_pattern_for_others_too_is_refused_before_anything_star
 
 
 def test_a_state_that_only_one_process_sees_is_refused(spark):
-    with pytest.raises(InputError, match="only one process sees"):
+    with pytest.raises(InputError, match="exists in one process only"):
         Engine("memory://state", spark)
 
 

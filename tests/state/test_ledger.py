@@ -13,14 +13,15 @@ from penstock.state.codec import FORMAT, decode, decode_ledger, encode, encode_l
 from penstock.state.commits import (
     Backfilled,
     BatchIngested,
-    Opened,
-    Output,
+    CommitOutput,
+    EngineOpened,
     PlanServed,
     Published,
     Rewritten,
     UnitJoined,
 )
-from penstock.state.ledger import Ledger, fold
+from penstock.state.ledger import Ledger
+from penstock.state.ledger_fold import fold
 from penstock.state.segment import PatternCount, Segment
 from penstock.state.values import (
     Cursor,
@@ -59,7 +60,7 @@ def batch(*names, stream="A", log="a", **state):
 
 
 def unit(cursors, results=None, publish=(), pairs=0):
-    output = Output(results or {}, tuple(publish))
+    output = CommitOutput(results or {}, tuple(publish))
     return UnitJoined("g", tuple(Cursor(each) for each in cursors), (4, None), pairs, output)
 
 
@@ -134,9 +135,9 @@ def test_a_rewrite_puts_one_segment_in_the_place_of_others_of_its_log_only():
 
 def test_a_commit_of_a_newer_version_is_refused_and_not_passed_over():
     for newer in ({"kind": "moved", "format": FORMAT}, {"kind": "opened", "format": FORMAT + 1}):
-        with pytest.raises(RunError, match="from a newer version"):
+        with pytest.raises(RunError, match="Update Penstock"):
             decode(newer)
-    with pytest.raises(RunError, match="update Penstock"):
+    with pytest.raises(RunError, match="Update Penstock"):
         decode_ledger({"format": FORMAT + 1})
 
 
@@ -148,7 +149,7 @@ commits = st.one_of(
     ),
     st.builds(lambda n: Rewritten("a", (f"s{n}",)), st.integers(0, 5)),
     st.builds(lambda n: Published(((f"u{n}", ""),)), st.integers(0, 5)),
-    st.just(Opened()),
+    st.just(EngineOpened()),
 )  # fmt: skip
 
 
@@ -185,11 +186,11 @@ def test_a_plan_puts_upgraded_segments_in_the_place_of_the_old_ones():
 
 
 def test_a_query_lacks_its_past_until_the_backfill_is_committed():
-    start = QueryState(backfill=Cursor((3, 4)), floors=(7, None), complete_from=7, born=2)
+    start = QueryState(backfill=Cursor((3, 4)), held_from=(7, None), complete_from=7, born=2)
     late = replace(PLAN, plan=ServedPlan(queries=(query("late"),)), queries={"late": start})
     ledger = folded(PLAN, late)
     assert ledger.query("late").backfill == Cursor((3, 4))
     assert ledger.query("late").complete_from == 7
-    done = fold(ledger, Backfilled(("late",), Output({"late": 2})))
+    done = fold(ledger, Backfilled(("late",), CommitOutput({"late": 2})))
     assert (done.query("late").backfill, done.query("late").results) == (None, 2)
     assert done.query("late").complete_from == 7

@@ -23,7 +23,8 @@ from penstock.errors import RunError
 from penstock.state.checkpoint import read_offsets
 from penstock.state.commits import BatchIngested
 from penstock.state.files import open_files
-from penstock.state.ledger import Ledger, fold
+from penstock.state.ledger import Ledger
+from penstock.state.ledger_fold import fold
 from penstock.state.origin import disagreement, origin_of
 from tests.state.fake_spark import FakeSpark, PowerCutError, StoppedError
 
@@ -254,7 +255,7 @@ def test_a_number_that_was_planned_anew_with_other_files_stops_the_run(tmp_path:
     for name in ("offsets/0", "commits/0", "sources/0/0"):
         world.files.delete(f"checkpoint/{STREAM}/{name}")
     world.arrive(2)
-    with pytest.raises(RunError, match="Spark hands over batch 0 with other rows"):
+    with pytest.raises(RunError, match="Spark sends batch 0 with other rows"):
         replace(world.fresh()).run(world.there, world.take)  # without the look that a start takes
     with pytest.raises(RunError, match=r"its batch 0 is of other files: file:///in/002\.parquet"):
         world.run()
@@ -366,7 +367,7 @@ def test_a_checksum_of_an_entry_that_is_still_to_be_written_stops_the_run(tmp_pa
         world.files.put(f"checkpoint/{STREAM}/{harmless}", b"")
     check_checkpoint(world.store, STREAM)  # type: ignore[arg-type]
     world.files.put(f"checkpoint/{STREAM}/{stray}", b"")
-    with pytest.raises(RunError, match=f"it has {stray}, and not the file"):
+    with pytest.raises(RunError, match=f"it has the checksum {stray} without the file"):
         check_checkpoint(world.store, STREAM)  # type: ignore[arg-type]
     assert not world.repair()
     assert not [name for name in world.checkpoint() if name.endswith(".crc")]

@@ -17,7 +17,7 @@ from penstock.engine.tasks.merge import merge_files
 from penstock.state.files import open_files
 from penstock.state.output_file import OutputFile, shape_of
 from penstock.state.spark_schema import SPARK_SCHEMA
-from penstock.state.tables import Merge
+from penstock.state.tables import FileMerge
 
 
 def test_values_that_repeat_have_a_dictionary_and_others_are_written_as_they_are(tmp_path):
@@ -74,7 +74,7 @@ def test_merging_makes_one_row_group_of_small_ones(tmp_path):
         out.write(pa.record_batch({"x": np.arange(10) + 10 * number}))
         out.close({"number": number})
         made.append(out.report("q").kept)
-    merged = merge_files(files, Merge(tuple(made), "whole-", 1))
+    merged = merge_files(files, FileMerge(tuple(made), "whole-", 1))
     assert merged.shape == made[0].shape
     assert merged.generation == 1
     whole = pq.ParquetFile(tmp_path / merged.name)

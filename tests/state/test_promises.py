@@ -16,13 +16,12 @@ from penstock import limits
 from penstock.kernels.key_hash import mix
 from penstock.state.claims import PromisedClaim, WindowClaim
 from penstock.state.files import open_files
+from penstock.state.promise_merges import choose_promise_merges
 from penstock.state.promises import (
     NEVER,
     PromiseFiles,
     PromiseSet,
-    choose_promise_merges,
     in_order,
-    merge_promises,
     open_promises,
     write_exact,
     write_patterns,
@@ -132,7 +131,7 @@ def test_the_earliest_promise_is_that_of_nested_loops_before_and_after_merges(
     with patch.object(limits, "MERGE_FAN_IN", 2):
         for merge in choose_promise_merges("i", found, 1000):
             gone = [each.name for each in merge.files]
-            result = merge.result(merge_promises(files, merge.bare()))
+            result = merge.result(merge.bare().run(files))
             before = found
             found = found.without(gone).plus(result)
             assert found.rows + found.merged == before.rows + before.merged
@@ -152,9 +151,7 @@ def test_beyond_the_budget_the_oldest_are_forgotten_and_the_others_are_whole(tmp
     merges = choose_promise_merges("i", found, budget)
     assert bool(merges) == (found.rows > budget * 1.25)
     for merge in merges:
-        found = found.without([each.name for each in merge.files]).plus(
-            merge.result(merge_promises(files, merge))
-        )
+        found = found.without([each.name for each in merge.files]).plus(merge.result(merge.run(files)))
         assert found.rows <= budget
         assert found.before(NEVER) == before
         for value in range(7):
@@ -180,9 +177,7 @@ def test_ranges_are_bounded_and_what_is_cut_off_is_counted(tmp_path, count):
         made = write_patterns(files, "i", p, [(low, pa.array(p * 10 + 5))], start)
         found = found.plus(PromiseFiles((), (made,)))
         for merge in choose_promise_merges("i", found, 100):
-            found = found.without([each.name for each in merge.files]).plus(
-                merge.result(merge_promises(files, merge))
-            )
+            found = found.without([each.name for each in merge.files]).plus(merge.result(merge.run(files)))
         assert found.rows <= limits.MAX_PROMISE_RANGES * 1.25
         assert len(found.patterns) <= 2 * limits.MERGE_FAN_IN
     assert found.rows + found.forgotten == count

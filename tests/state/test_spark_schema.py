@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from penstock.engine.tasks.merge import CONFLICT, MergeTask
 from penstock.state.files import open_files
-from penstock.state.hold import ARRIVED, TIMES, in_order, sort_by_time, write_hold
 from penstock.state.output_file import OutputFile, shape_of
 from penstock.state.spark_schema import SPARK_SCHEMA, loosened
-from penstock.state.tables import Merge
+from penstock.state.tables import FileMerge
 from tests.kernels.drawn import examples
 
 DAY, SECOND = "interval day", "interval day to second"
@@ -45,7 +44,7 @@ def gaps(*values):
 
 
 def merge(folder, *files):
-    made = MergeTask(Merge(files, "merged-", 1)).run(open_files(str(folder)))
+    made = MergeTask(FileMerge(files, "merged-", 1)).run(open_files(str(folder)))
     if made == CONFLICT:
         return made
     (folder / made.name).rename(folder / "merged.parquet")
@@ -71,20 +70,6 @@ def test_files_that_say_nothing_are_merged_into_one_that_says_nothing(tmp_path):
 def test_files_whose_columns_spark_would_read_otherwise_stay_apart(tmp_path, other):
     one = write(tmp_path, "1.parquet", {"gap": gaps(1)}, note(gap=SECOND))
     assert merge(tmp_path, one, write(tmp_path, "2.parquet", *other)) == CONFLICT
-
-
-def test_results_held_by_an_earlier_version_are_described_by_those_beside_them(tmp_path):
-    files = open_files(str(tmp_path))
-
-    def hold(time, metadata):
-        columns = {**{name: [time] for name in TIMES}, "gap": gaps(time), ARRIVED: [0.0]}
-        batch = pa.RecordBatch.from_pydict(columns).replace_schema_metadata(metadata)
-        return write_hold(files, "hold", [sort_by_time([batch])])
-
-    holds = [hold(time, metadata) for time, metadata in ((1, None), (2, note(gap=SECOND)), (3, None))]
-    (table,) = in_order(files, holds, 0, 9)
-    assert table.column("gap").to_pylist() == gaps(1, 2, 3).to_pylist()
-    assert table.schema.metadata == note(gap=SECOND)
 
 
 def test_columns_of_two_types_to_spark_are_two_shapes():

@@ -47,7 +47,7 @@ def watch_units(session, seen):
     def note(_unit):
         ledger = session._store.ledger
         known = ledger.buffers.get(group.id)
-        seen.append((ledger.groups[group.id].mapped, known.memory if known else None))
+        seen.append((ledger.groups[group.id].mapped_bytes, known.memory if known else None))
 
     session._context.watchers = [note]
 
@@ -161,7 +161,7 @@ def test_where_there_is_no_room_the_oldest_rows_go_and_somebody_is_told(caplog):
     assert query.misses[-1].dropped > 0
     assert "is too small, buffers = 'plain' takes" in caplog.text
     assert "the oldest rows are let go" in caplog.text
-    assert "because there was no room for" in caplog.text
+    assert "rows were dropped for lack of memory" in caplog.text
     with caplog.at_level(logging.WARNING):
         seen, query, found = congestion(asked, declared=True)
     assert (found, query.missed, query.memory.dropped) == (800, 0.0, 0)

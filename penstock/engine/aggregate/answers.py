@@ -37,7 +37,7 @@ from penstock.errors import InputError
 from penstock.plan.panes import aggregation_of, seen_back
 from penstock.plan.promises import finishing_of
 from penstock.sql.query import FOREVER
-from penstock.state.commits import Answered, Output
+from penstock.state.commits import Answered, CommitOutput
 from penstock.state.recent import delays_of
 from penstock.state.values import by_name
 
@@ -412,9 +412,9 @@ def answer_commit(jobs: Sequence[AnswerJob], reports: Sequence[AnswerReport], nu
     results = sum((Counter(report.results) for report in reports), Counter[str]())
     return Answered(
         answered={query: until for job in jobs for query, until in job.answered.items()},
-        gone=by_name({job.task.spec.panes.id: report.panes.gone} for job, report in done),
+        removed_files=by_name({job.task.spec.panes.id: report.panes.gone} for job, report in done),
         files=by_name({job.task.spec.panes.id: report.panes.files} for job, report in done),
-        output=Output(
+        output=CommitOutput(
             results=dict(results),
             publish=publications(f"{ANSWER}{number:012d}", written, handed_over),
             kept=kept_files(written),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.kernels.slide import Seen, starts_of
+from penstock.kernels.slide import WindowAnswers, starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,7 +93,9 @@ class GroupTotals:
         cells, own = np.nonzero(counts)
         instants, windows = self.requests.windows.shape
         sizes = np.bincount(cells, minlength=windows * instants).reshape(windows, instants).T
-        seen = Seen(own + self.first, counts[cells, own], starts_of(sizes)[0], np.ascontiguousarray(sizes))
+        seen = WindowAnswers(
+            own + self.first, counts[cells, own], starts_of(sizes)[0], np.ascontiguousarray(sizes)
+        )
         if seen.groups.size:
             keys = partial(self.row_groups.keys_of, seen.groups)
             # also for readers that only count: a sum that is too large is refused

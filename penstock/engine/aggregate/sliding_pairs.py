@@ -14,7 +14,7 @@ from penstock.engine.aggregate.pane_entries import Entries, SeenGroups
 from penstock.engine.aggregate.visible import visible_table
 from penstock.engine.aggregate.window_requests import accepted_by, distinct_in
 from penstock.kernels.aggregates.count import counted
-from penstock.kernels.slide_measures import Run, laid_in
+from penstock.kernels.slide_measures import EntryRun, laid_in
 from penstock.kernels.slide_pass import slide_parts
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.engine.aggregate.pane_entries import PaneTables
     from penstock.engine.aggregate.window_requests import Answers, WindowRequests
     from penstock.kernels.key_hash import Ints
-    from penstock.kernels.slide import Seen, Sliding
+    from penstock.kernels.slide import Sliding, WindowAnswers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class PairView:
         """Answer the groups of one block, from the group `first` on."""
         entries = self.entries
         counts = entries.count.parts["n"]
-        parts, slots = laid_in([Run(entries.measures, rows, counts)], often=1)
+        parts, slots = laid_in([EntryRun(entries.measures, rows, counts)], often=1)
         is_kept = (
             bool(entries.distinct) or not requests.is_counted or not all(slot.is_final for slot in slots)
         )
@@ -82,7 +82,9 @@ class PairView:
         columns = entries.columns(whole, distinct) if is_kept else []
         yield from requests.by_reader(self.task, found, lambda: entries.keys(groups), columns)
 
-    def _distinct_columns(self, requests: WindowRequests, found: Seen, groups: Ints) -> list[pa.Array]:
+    def _distinct_columns(
+        self, requests: WindowRequests, found: WindowAnswers, groups: Ints
+    ) -> list[pa.Array]:
         """Return the finished DISTINCT measures of all answers."""
         if not self.entries.distinct:
             return []

@@ -23,8 +23,8 @@ from penstock.engine.aggregate.window_requests import distinct_in
 from penstock.kernels.aggregates.count import counted
 from penstock.kernels.aggregates.extremes import is_greatest
 from penstock.kernels.aggregates.folded import Folded
-from penstock.kernels.slide import Seen
-from penstock.kernels.slide_measures import Run, goes_by_runs, in_two_limbs, laid_in
+from penstock.kernels.slide import WindowAnswers
+from penstock.kernels.slide_measures import EntryRun, goes_by_runs, in_two_limbs, laid_in
 from penstock.kernels.slide_pass import slide_groups, slide_parts
 from penstock.state.pane_columns import together
 from penstock.state.panes import measures_in
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from penstock.engine.aggregate.window_requests import Answers, WindowRequests
     from penstock.kernels.key_hash import Ints
     from penstock.kernels.slide import Sliding
-    from penstock.kernels.slide_measures import Place
-    from penstock.kernels.slide_pass import Parts, Slid
+    from penstock.kernels.slide_measures import MeasureSlot
+    from penstock.kernels.slide_pass import SideParts, Slid
 
     Block: TypeAlias = Sequence[tuple[Ints, Sliding]]
     """The entries of some members on one side, table by table, and the cells that they lie in."""
@@ -106,15 +106,15 @@ class RowBlock:
     groups: RowGroups
     entries: Sequence[Block]
     first: int
-    parts: list[Parts]
-    slots: list[tuple[int, Place]]
+    parts: list[SideParts]
+    slots: list[tuple[int, MeasureSlot]]
     """The measures of either side, each with its side and its place in the pass over windows."""
 
     @classmethod
     def of(cls, groups: RowGroups, blocks: Sequence[Block], first: int) -> RowBlock:
         """Lay out the measures of both sides; those of one side count as often as the other side has rows."""
         sides = [
-            [Run(run.measures, rows, run.count) for run, (rows, _) in zip(runs, mine, strict=True)]
+            [EntryRun(run.measures, rows, run.count) for run, (rows, _) in zip(runs, mine, strict=True)]
             for runs, mine in zip(groups.sides, blocks, strict=True)
         ]
         row_counts = [sum(int(run.counts[run.rows].sum()) for run in runs) for runs in sides]
@@ -161,13 +161,13 @@ class RowBlock:
         group_range = int(groups_of[0]), int(groups_of[-1])
         yield from totals.take(group_range, cells, groups, [counted(counts), *folded])
 
-    def _measure(self, side: int, slot: Place, slid: Slid) -> Folded:
+    def _measure(self, side: int, slot: MeasureSlot, slid: Slid) -> Folded:
         """Return one measure of both sides together; one that slides by itself does so over its only table."""
         own, other, seen = slid.sides[side], slid.sides[1 - side], slid.seen
         if not slot.is_apart:
             return slot.read(own, seen)
         ((rows, sliding),), (run,) = self.entries[side], self.groups.sides[side]
-        mine = Seen(seen.groups, own.counts, seen.starts, seen.sizes)
+        mine = WindowAnswers(seen.groups, own.counts, seen.starts, seen.sizes)
         return slot.measure.slid(sliding, mine, rows, run.count).times(other.counts, own.counts, seen.counts)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.aggregate.answer_task import AnswerTask, Due
     from penstock.kernels.key_hash import Ints
-    from penstock.kernels.slide import Seen
+    from penstock.kernels.slide import WindowAnswers
 
     Answers: TypeAlias = pa.RecordBatch | Counted
     """Answers of one reader, as rows or only counted."""
@@ -98,7 +98,7 @@ class WindowRequests:
     def by_reader(
         self,
         task: AnswerTask,
-        found: Seen,
+        found: WindowAnswers,
         keys_of: Callable[[], list[pa.Array]],
         columns: Sequence[pa.Array],
     ) -> Iterator[Answers]:

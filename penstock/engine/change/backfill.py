@@ -45,7 +45,7 @@ def start_of(group: Group, member: Member, before: Plan | None, change: Change, 
     if member.query.name in change.altered + change.moved + change.resumed:
         state = ledger.query(member.query.name)
         if before and member.query.name in change.altered and _has_missed_nothing(group, member, before):
-            again = _go_on(group, state.floors, state, ledger)
+            again = _go_on(group, state.held_from, state, ledger)
             since = _counted_from(member.query, before.query(member.query.name), state)
             return replace(
                 again, complete_from=state.complete_from, counted_from=since, lacking=state.lacking
@@ -57,7 +57,7 @@ def start_of(group: Group, member: Member, before: Plan | None, change: Change, 
     return QueryState(
         results=known.results,
         backfill=group_start(group, ledger, before).cursors[0] if held else None,
-        floors=floors,
+        held_from=floors,
         complete_from=_complete_from(group, floors, ledger),
         born=known.born or ledger.version + 1,
         answered=(answered := _still_answered(member.query, before, known)),
@@ -128,7 +128,7 @@ def _go_on(group: Group, floors: Watermarks, state: QueryState, ledger: Ledger) 
     return QueryState(
         results=state.results,
         backfill=state.backfill,
-        floors=floors,
+        held_from=floors,
         complete_from=_complete_from(group, floors if state.backfill else coming, ledger),
         born=state.born,
         answered=state.answered,
@@ -207,13 +207,13 @@ def _kept_since(
 
 def after_departures(log: str, ledger: Ledger) -> int | None:
     """Return the event time after all rows of a log that promises removed before their window ended."""
-    newest = ledger.gone[log].newest if log in ledger.gone else None
+    newest = ledger.early_removals[log].newest if log in ledger.early_removals else None
     return None if newest is None else newest + 1
 
 
 def _held_since(group: Group, side: Side, witness: Member, ledger: Ledger) -> int | None:
     """Return the event time from which a running query has kept all rows it accepts."""
-    own = ledger.query(witness.query.name).floors[group.index(side)]
+    own = ledger.query(witness.query.name).held_from[group.index(side)]
     if group.oblivious:
         return _later([own, _buffered_since(group, side, ledger)])
     return _later([own, _removed_since(group, side, witness, ledger)])

@@ -22,7 +22,7 @@ from penstock.plan.panes import queries_by_rows, share_panes
 from penstock.plan.promises import remembered
 from penstock.sql.source_options import without_stream_secrets
 from penstock.state.commits import PlanServed
-from penstock.state.ledger import fold
+from penstock.state.ledger_fold import fold
 from penstock.state.tables import Definition, StoredTable
 from penstock.state.values import Cursor, Layout, ServedPlan, StreamState
 
@@ -95,7 +95,7 @@ def plan_commit(
         queries=starts,
         release=release,
         ordered={
-            query.name: ledger.version + 1 if query.name in starts else ledger.hold(query.name).era
+            query.name: ledger.version + 1 if query.name in starts else ledger.hold(query.name).plan_version
             for query in plan.queries
             if query.ordered
         },

@@ -34,7 +34,7 @@ from penstock.engine.views.plans import next_plan, standing_plan
 from penstock.errors import InputError, PenstockError
 from penstock.sql.source_options import without_stream_secrets
 from penstock.state.commits import Declared
-from penstock.state.ledger import fold
+from penstock.state.ledger_fold import fold
 from penstock.state.values import Replacement
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from penstock.engine.tasks.release import RELEASE
 from penstock.errors import MissingError
 from penstock.sql.spark_types import parse_type
 from penstock.sql.text.tree import always_quoted
-from penstock.state.checksum import complaint
+from penstock.state.checksum import damage_message
 from penstock.state.files import folder_of
 from penstock.state.locations import literal
 
@@ -131,7 +131,7 @@ def _read_files(reader: DataFrameReader, files: Files, names: Iterable[str]) -> 
         gone = next((name for name in named if not files.exists(name)), "")
         if "PATH_NOT_FOUND" not in str(error) or not gone:
             raise
-        raise MissingError(complaint(files, gone, "is missing")) from error
+        raise MissingError(damage_message(files, gone, "is missing")) from error
 
 
 def _together(parts: Iterable[DataFrame]) -> DataFrame:

@@ -36,7 +36,7 @@ def is_unknown(name: str, ledger: Ledger) -> bool:
     """Return whether a file of results is of a unit or release that the ledger does not have yet."""
     base = name.rpartition("/")[2]
     if numbered := _NUMBERED.fullmatch(base):
-        come_to = {"released": ledger.releases, "answered": ledger.answers, "told": ledger.tellings}
+        come_to = {"released": ledger.releases, "answered": ledger.answers, "told": ledger.propagations}
         return int(numbered[2]) >= come_to[numbered[1]]
     part = _PART.fullmatch(base)
     if part is None:

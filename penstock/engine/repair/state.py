@@ -36,7 +36,7 @@ from penstock.engine.store import REPAIR_NOTE, fold_json, open_journal
 from penstock.errors import DamagedError, InputError, MissingError
 from penstock.state.checksum import map_whole
 from penstock.state.codec import decode, decode_ledger, encode
-from penstock.state.commits import Backfilled, Output, PlanServed, Published, Released, UnitJoined
+from penstock.state.commits import Backfilled, CommitOutput, PlanServed, Published, Released, UnitJoined
 from penstock.state.envelope import DIRECTORY, commit_name, numbers, snapshot_name, wrap
 from penstock.state.files import folder_of, open_files
 from penstock.state.journal_scan import survey
@@ -278,7 +278,7 @@ def _sinks(surveyed: Survey[Ledger]) -> set[str]:
         roots |= set(_plan_sinks(ledger.plan)) | _roots(ledger.pending)
     for commit in map(decode, surveyed.commits.values()):
         roots |= set(_plan_sinks(commit.plan)) if isinstance(commit, PlanServed) else set()
-        output = commit.output if isinstance(commit, UnitJoined | Backfilled | Released) else Output()
+        output = commit.output if isinstance(commit, UnitJoined | Backfilled | Released) else CommitOutput()
         roots |= _roots(publication for publication in output.publish if not publication.query)
     return roots
 

@@ -300,7 +300,7 @@ def _query(plan: Plan, ledger: Ledger, query: Query) -> QueryStatus:
         lacking=state.lacking,
         held=hold.rows,
         response=_response(state.delays),
-        output=ledger.undelivered.get(query.name, 0) if sink_of(query).stores_rows else 0,
+        output=ledger.unpublished.get(query.name, 0) if sink_of(query).stores_rows else 0,
         order=_order(plan, ledger, query),
         disordered=hold.disordered,
         complete_from_iso=_complete_from_iso(plan, query, state.complete_from),
@@ -510,7 +510,7 @@ def _held_by_windows(group: Group, side: Side, ledger: Ledger) -> int:
         whole = [replace(segment, finished=0) for segment in segments]
         window = claim(group, side, ledger, layout)
         rows += int(rows_per_slice(whole, window, [_FAR], ledger.traffic.get(log)).sum())
-    departed = ledger.gone.get(log)
+    departed = ledger.early_removals.get(log)
     if departed is None:
         return rows
     window = claim(group, side, ledger, ledger.layouts[log][ledger.layout(log)])

@@ -122,7 +122,7 @@ class BatchIngest(Generic[Batch]):
             traffic={log.log.id: _traffic(log, before, after, parts) for log in self._logs},
             times=tuple(times for part in parts for times in part.times),
             promises=made,
-            gone=_departures(parts),
+            early_removals=_departures(parts),
             watched={
                 log: merge_watches((part.watched[log] for part in parts if log in part.watched), arrived)
                 for log in self._readers

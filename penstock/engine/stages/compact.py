@@ -24,7 +24,7 @@ from penstock.engine.runners.runner import Job, counted
 from penstock.engine.sinks.table import pairs_folder, results_folder
 from penstock.engine.tasks.merge import CONFLICT, MergeTask
 from penstock.state.commits import Compacted, FilesReplaced, NeighboursMerged, TableBegun
-from penstock.state.tables import Merge, bits_between, merged_table, runs_to_merge, words_of
+from penstock.state.tables import FileMerge, bits_between, merged_table, runs_to_merge, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class MergeStep:
     """One file to be made of others: for a table of a group, or for a query that has files of its own."""
 
-    merge: Merge
+    merge: FileMerge
     group: str = ""
     table: str = ""
     query: str = ""
@@ -129,7 +129,7 @@ def _table_steps(
         if not table.into:
             by_age = sorted(table.files, key=lambda file: -file.generation)
             for run in runs_to_merge([replace(file, shape="") for file in by_age], fan, pressing=pressing):
-                merge = Merge(run, f"{pairs_folder(group)}/", run[0].generation + 1)
+                merge = FileMerge(run, f"{pairs_folder(group)}/", run[0].generation + 1)
                 yield MergeStep(merge, group, table.id)
 
 
@@ -139,7 +139,7 @@ def _moves(group: str, sources: Sequence[StoredTable], target: StoredTable) -> I
     for run in _bins([file for table in sources for file in table.files]):
         generation = max(file.generation for file in run) + (len(run) > 1)
         bits_of = {file.name: bits[file.name] for file in run}
-        merge = Merge(run, f"{pairs_folder(group)}/", generation, bits_of, words_of(target.members))
+        merge = FileMerge(run, f"{pairs_folder(group)}/", generation, bits_of, words_of(target.members))
         yield MergeStep(merge, group, target.id)
 
 
@@ -168,7 +168,7 @@ def _own_steps(query: str, files: Sequence[StoredFile], fan: int, patience: int)
             runs = runs_to_merge([replace(file, shape="") for file in some], many)
         for run in runs:
             prefix = f"{results_folder(query)}/{_order(run[0])}-"
-            yield MergeStep(Merge(run, prefix, run[0].generation + 1), query=query)
+            yield MergeStep(FileMerge(run, prefix, run[0].generation + 1), query=query)
 
 
 def _order(file: StoredFile) -> str:

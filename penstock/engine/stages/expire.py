@@ -29,7 +29,8 @@ from penstock.engine.views.needs import (
 from penstock.plan.promises import remembered
 from penstock.state.claims import is_ended
 from penstock.state.commits import NumberedLayout, PromisesMerged, Rewritten
-from penstock.state.promises import PromiseFiles, choose_promise_merges
+from penstock.state.promise_merges import choose_promise_merges
+from penstock.state.promises import PromiseFiles
 from penstock.state.retention import choose_rewrites
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.engine.stages.turn_context import TurnContext
     from penstock.engine.tasks.rewrite import RewrittenRun
     from penstock.plan.stored import LogPlan
-    from penstock.state.relayout import Common
+    from penstock.state.relayout import CommonLayout
     from penstock.state.segment import Segment
     from penstock.state.values import Layout
 
@@ -59,7 +60,7 @@ class _Expiry:
     """The segments of one log that are dropped, and the runs of segments that become one each."""
 
     log: str
-    common: Common
+    common: CommonLayout
     shared: Layout
     ended: tuple[Segment, ...]
     runs: tuple[tuple[Segment, ...], ...]
@@ -142,7 +143,7 @@ def _commit(context: TurnContext, expiry: _Expiry, made: Sequence[RewrittenRun],
             seconds=seconds,
             stream=context.plan.stream_of(expiry.log),
             purged=max(0, sum(report.finished for report in made) - known),
-            gone=_departed(made),
+            early_removals=_departed(made),
         )
     )
     for segment in expiry.gone:

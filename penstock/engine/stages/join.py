@@ -25,7 +25,7 @@ from penstock.engine.views.waiting import waiting_rows
 from penstock.plan.group import subgroup
 from penstock.reporting import Logger
 from penstock.schedulers import LargestWindowOnly
-from penstock.state.commits import Backfilled, Output, UnitJoined
+from penstock.state.commits import Backfilled, CommitOutput, UnitJoined
 from penstock.state.values import Cursor
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def catch_up(context: TurnContext) -> None:
     context.store.commit(Backfilled(queries, merge_outputs(outputs)))
 
 
-def _past(context: TurnContext, group: Group, names: list[str]) -> Output:
+def _past(context: TurnContext, group: Group, names: list[str]) -> CommitOutput:
     """Join all earlier rows for some queries of a group."""
     ledger = context.ledger
     # a backfill runs before the group advances, so this is the cursor at which the queries came
@@ -147,7 +147,7 @@ def advance(context: TurnContext, group: Group) -> None:
         seconds=time.monotonic() - started,
         stations=step.stations if len(set(step.cursors)) > 1 else (),
         fanouts={step: seen for report in reports for step, seen in report.fanouts.items()},
-        mapped=task.mapped_bytes,
+        mapped_bytes=task.mapped_bytes,
     )
     context.store.commit(joined)
     context.note_pairs(group, task.new_rows, joined.pairs)

@@ -25,7 +25,7 @@ from penstock.engine.tasks.propagate import PropagationReport, PropagationTask
 from penstock.engine.views.finished import FinishedKeys, finished_keys
 from penstock.errors import InputError
 from penstock.plan.promises import finishing_of, promised_sides, tells, told_index
-from penstock.state.commits import Output, Propagated
+from penstock.state.commits import CommitOutput, Propagated
 from penstock.state.promises import PromiseFiles
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _due(
         columns=key_columns(plan, query, backend),
         told=ledger.promises.get(index, PromiseFiles()).bare(),
         root=query.sink.option("path"),
-        final=f"{PUNCTUATIONS}/told-{ledger.tellings:012d}.parquet",
+        final=f"{PUNCTUATIONS}/told-{ledger.propagations:012d}.parquet",
         compression=query.sink.option("compression", "snappy"),
         seen=finishing.spoken,
     )
@@ -116,9 +116,9 @@ def propagate_commit(
     done = list(zip(tasks, reports, strict=True))
     written = [report.file for _, report in done if report.file]
     return Propagated(
-        told={task.index: PromiseFiles((report.told,)) for task, report in done if report.told},
-        seen={task.index: task.seen for task, _ in done},
-        output=Output(publish=publications(f"told-{number:012d}", written)),
+        finished_values={task.index: PromiseFiles((report.told,)) for task, report in done if report.told},
+        promises_seen={task.index: task.seen for task, _ in done},
+        output=CommitOutput(publish=publications(f"told-{number:012d}", written)),
     )
 
 
@@ -130,4 +130,4 @@ def propagate(context: TurnContext) -> None:
     if not tasks:
         return
     job = Job("propagate", f"propagate punctuations of {', '.join(task.query for task in tasks)}")
-    context.store.commit(propagate_commit(tasks, context.runner.map(tasks, job), ledger.tellings))
+    context.store.commit(propagate_commit(tasks, context.runner.map(tasks, job), ledger.propagations))

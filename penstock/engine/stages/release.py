@@ -28,7 +28,7 @@ from penstock.engine.sinks.sink_kind import sink_of
 from penstock.engine.tasks.release import RELEASE, ReleaseReport, ReleaseTask
 from penstock.engine.views.horizon import horizon
 from penstock.engine.views.waiting import lag_rows
-from penstock.state.commits import Output, Released
+from penstock.state.commits import CommitOutput, Released
 from penstock.state.hold import choose_merges
 from penstock.state.recent import delays_of
 
@@ -92,7 +92,7 @@ def _release(plan: Plan, ledger: Ledger, files: Files, query: Query, until: int)
         name=f"released-{ledger.releases:012d}",
         released=hold.until,
         unit=f"{RELEASE}{ledger.releases:012d}",
-        buffers=Buffers(waiting, hold.rows, ledger.undelivered.get(query.name, 0)),
+        buffers=Buffers(waiting, hold.rows, ledger.unpublished.get(query.name, 0)),
     )
 
 
@@ -108,19 +108,19 @@ def release_commit(releases: Sequence[ReleaseTask], reports: Sequence[ReleaseRep
         None if release.last else report.newest for release, report in zip(releases, reports, strict=True)
     ]
     return Released(
-        gone={query: report.gone for query, report in done},
+        released_files={query: report.gone for query, report in done},
         until={release.query: end for release, end in zip(releases, ends, strict=True) if release.due},
         disordered={query: report.disordered for query, report in done if report.disordered},
         output=_output(releases, done),
     )
 
 
-def _output(releases: Sequence[ReleaseTask], done: Sequence[tuple[str, ReleaseReport]]) -> Output:
+def _output(releases: Sequence[ReleaseTask], done: Sequence[tuple[str, ReleaseReport]]) -> CommitOutput:
     written = [file for _, report in done for file in report.files]
     handed_over = {
         release.query for release in releases if release.destination and release.destination.handed_over
     }
-    return Output(
+    return CommitOutput(
         results={query: report.results for query, report in done if report.results},
         delays={query: tuple(delays_of(report.arrivals, time.time())) for query, report in done},
         held={query: report.held for query, report in done},

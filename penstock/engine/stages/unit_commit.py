@@ -1,6 +1,6 @@
 """The output of a unit, for its commit.
 
-In:  the reports of all tasks of a unit.  Out: an `Output`: results counted, files to publish, to keep and to hold.
+In:  the reports of all tasks of a unit.  Out: a `CommitOutput`: results counted, files to publish, keep and hold.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.sinks.publication import kept_files, publications
 from penstock.engine.sinks.sink_kind import sink_of
-from penstock.state.commits import Output
+from penstock.state.commits import CommitOutput
 from penstock.state.recent import delays_of
 from penstock.state.tables import Fed
 from penstock.state.values import by_name
@@ -32,7 +32,7 @@ def unit_output(
     without: Container[str] = (),
     *,
     arrived: float = 0.0,
-) -> Output:
+) -> CommitOutput:
     """Return the output of a unit; `arrived` is when the last of its rows came."""
     handed_over = {member.query.name for member in group.members if sink_of(member.query).hands_over}
     written = [file for report in reports for file in report.files]
@@ -44,7 +44,7 @@ def unit_output(
     kept = kept_files(written)
     stored = kept.pop("", ())
     fed = by_name(report.fed for report in reports)
-    return Output(
+    return CommitOutput(
         results=results,
         publish=publications(unit, written, handed_over),
         stored={group.id: {table.id: stored}} if table and stored else {},
@@ -67,10 +67,10 @@ def _delays(group: Group, reports: Sequence[UnitReport]) -> dict[str, tuple[tupl
     return delays
 
 
-def merge_outputs(outputs: Sequence[Output]) -> Output:
+def merge_outputs(outputs: Sequence[CommitOutput]) -> CommitOutput:
     """Merge the outputs of units in several groups; a query may have results from each."""
     results = sum((Counter(output.results) for output in outputs), Counter[str]())
-    return Output(
+    return CommitOutput(
         results=dict(results),
         publish=tuple(file for output in outputs for file in output.publish),
         stored={group: files for output in outputs for group, files in output.stored.items()},
@@ -81,6 +81,6 @@ def merge_outputs(outputs: Sequence[Output]) -> Output:
     )
 
 
-def _merge_fed(query: str, outputs: Sequence[Output]) -> Fed:
+def _merge_fed(query: str, outputs: Sequence[CommitOutput]) -> Fed:
     found = [output.fed[query] for output in outputs if query in output.fed]
     return Fed(tuple(file for fed in found for file in fed.files), max(fed.arrived for fed in found))

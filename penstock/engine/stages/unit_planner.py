@@ -251,7 +251,7 @@ class UnitPlanner:
         for name in names:
             accuracy = accuracy_of(self.plan, name, self.ledger) if group.oblivious else None
             known = (accuracy.share, accuracy.missed) if accuracy else (None, None)
-            buffers[name] = Buffers(waiting, 0, self.ledger.undelivered.get(name, 0), *known)
+            buffers[name] = Buffers(waiting, 0, self.ledger.unpublished.get(name, 0), *known)
         return buffers
 
     def expressions(self, group: Group, delivery: Delivery) -> PairExpressions | None:

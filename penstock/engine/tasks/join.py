@@ -32,7 +32,7 @@ import pyarrow as pa
 from penstock.engine.aggregate.row_fold import NewRows
 from penstock.engine.sinks.pair_batch import FoundPairs, RowsOfSegment, time_name
 from penstock.engine.tasks.route_pairs import run_delivery, run_row_folds, set_columns, with_arrival
-from penstock.kernels.column_checks import Check, with_equal_keys, with_near_columns
+from penstock.kernels.column_checks import ColumnCheck, with_equal_keys, with_near_columns
 from penstock.kernels.key_hash import Division
 from penstock.kernels.probe import Wanted, probe
 from penstock.kernels.sets import query_sets, to_words
@@ -373,7 +373,7 @@ def _check_columns(
 ) -> Pairs:
     """Drop pairs that no query wants because the columns they compare are too far apart."""
     checks = [
-        Check(
+        ColumnCheck(
             columns, left.column(columns.left), right.column(columns.right), to_words([sets], unit.queries)[0]
         )
         for columns, sets in unit.comparisons

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock import limits
 from penstock.engine.tasks.join import (
     SegmentRange,
     UnitInput,
@@ -37,7 +38,7 @@ from penstock.engine.tasks.join import (
 from penstock.engine.tasks.partials import BoundRows, Partials, ResultRows
 from penstock.engine.tasks.row_windows import counted_within, row_counts
 from penstock.kernels.column_checks import equal_values
-from penstock.kernels.extend import MOST_PARTIALS, extended, runs_in, within
+from penstock.kernels.extend import extended, runs_in, within
 from penstock.kernels.key_hash import Division
 from penstock.kernels.sets import query_sets, to_words
 from penstock.kernels.width import pieces
@@ -136,8 +137,8 @@ class ManySearch:
             rows = np.arange(segment.rows.h.size)[division.probing(segment.rows.h, number)]
             if rows_of.cut or rows_of.values is not None:
                 rows = rows[taking_part(segment, rows, rows_of)]
-            for begin in range(0, rows.size, MOST_PARTIALS):
-                some = rows[begin : begin + MOST_PARTIALS]
+            for begin in range(0, rows.size, limits.MAX_PARTIALS):
+                some = rows[begin : begin + limits.MAX_PARTIALS]
                 bound = BoundRows(new.segments, np.full(some.size, number, np.int16), some)
                 start = Partials(driver, bound, sets=bound.sets(new.sets) if unit.selective else None)
                 yield from self._bind(_wanted(start), driver, unit.orders[driver])
@@ -150,10 +151,10 @@ class ManySearch:
             yield from self._finished(partials)
             return
         step, *rest = order
-        for begin in range(0, len(partials), MOST_PARTIALS):
+        for begin in range(0, len(partials), limits.MAX_PARTIALS):
             some = partials
-            if len(partials) > MOST_PARTIALS:
-                some = partials.only(np.arange(begin, min(begin + MOST_PARTIALS, len(partials))))
+            if len(partials) > limits.MAX_PARTIALS:
+                some = partials.only(np.arange(begin, min(begin + limits.MAX_PARTIALS, len(partials))))
             for extension in self._extended(some, driver, step):
                 yield from self._bind(extension, driver, rest)
 

@@ -6,7 +6,7 @@ Pairs that move to another table get the bits of its queries; a pair without a b
     table v3     l{a} r{b} level 2            query q reads levels 0 to 4
     table m      l{a} r{b, c} s0 = 0b100      q has bit 2; c is null where v3 had none
 
-In:  a `Merge`.  Out: the new file, or None where nothing is left.  The order of rows is that of the files.
+In:  a `FileMerge`.  Out: the new file, or None where nothing is left.  The order of rows is that of the files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.state.files import Files
-    from penstock.state.tables import Bit, Merge, StoredFile
+    from penstock.state.tables import BitSource, FileMerge, StoredFile
 
 CONFLICT = "conflict"
 """The report on files of which a column has two types."""
@@ -42,7 +42,7 @@ CONFLICT = "conflict"
 class MergeTask:
     """Merges several files of results into one."""
 
-    merge: Merge
+    merge: FileMerge
 
     def run(self, files: Files) -> StoredFile | str | None:
         """Write the file; return None if no row is left, `CONFLICT` if a column has two types in the files."""
@@ -52,7 +52,7 @@ class MergeTask:
             return CONFLICT
 
 
-def merge_files(files: Files, merge: Merge) -> StoredFile | None:
+def merge_files(files: Files, merge: FileMerge) -> StoredFile | None:
     """Write the rows of several files to one, and return it; None if no row is left."""
     out = OutputFile(files.root, f"{merge.prefix}{uuid.uuid4().hex}.parquet", kept=True)
     schema = _schema(files, merge)
@@ -84,7 +84,7 @@ def _batches(files: Files, file: StoredFile) -> Iterator[pa.RecordBatch]:
             yield from content.read_row_group(group, use_threads=False).to_batches()
 
 
-def _schema(files: Files, merge: Merge) -> pa.Schema:
+def _schema(files: Files, merge: FileMerge) -> pa.Schema:
     """Return the columns of the new file: those of all inputs."""
     schemas = []
     for file in merge.inputs:
@@ -109,7 +109,7 @@ def _struct(kinds: Sequence[pa.StructType]) -> pa.StructType:
     return pa.struct(list(fields.values()))
 
 
-def _with_bits(batch: pa.RecordBatch, bits: Sequence[Bit], words: int) -> pa.RecordBatch:
+def _with_bits(batch: pa.RecordBatch, bits: Sequence[BitSource], words: int) -> pa.RecordBatch:
     """Replace the bits of pairs by those of another table; leave out pairs without a bit."""
     out = np.zeros((batch.num_rows, words), np.uint64)
     for bit in bits:
@@ -123,7 +123,7 @@ def _with_bits(batch: pa.RecordBatch, bits: Sequence[Bit], words: int) -> pa.Rec
     return made if wanted.all() else made.filter(pa.array(wanted))
 
 
-def _has(batch: pa.RecordBatch, bit: Bit) -> NDArray[np.bool_]:
+def _has(batch: pa.RecordBatch, bit: BitSource) -> NDArray[np.bool_]:
     """Return which pairs a bit stands for."""
     if bit.source >= 0:
         word = batch.column(f"s{bit.source // 64}").to_numpy().view(np.uint64)

@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from penstock import limits
 from penstock.engine.tasks.ingest_columns import ROW_TIME, key_names
-from penstock.kernels.accuracy_sketch import ROWS_HELD
 from penstock.kernels.copies_watch import Copies
 from penstock.kernels.order_watch import Order
 from penstock.kernels.ordered_values import nearest_ordered
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     Ordered = tuple[Ints, NDArray[np.bool_]]
     """Values as integers, and which rows have one."""
 
-MOST_SAMPLED = ROWS_HELD
+MOST_SAMPLED = limits.MAX_SAMPLED_ROWS
 """Rows of sampled values in the report of one part of a batch."""
 
 

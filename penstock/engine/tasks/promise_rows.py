@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from penstock.kernels.key_hash import digests, mix
 from penstock.state.promises import (
     NEVER,
-    Exact,
     PromiseFiles,
     PromiseSet,
+    ValuePromises,
     as_int64,
     in_order,
     open_promises,
@@ -167,7 +167,7 @@ class PartPromises:
             rows = np.flatnonzero(accepted & self._valid(own.number))
             if rows.size:
                 h, keys = self._keys(own, rows)
-                file = write_exact(self.files, own.index, Exact(h, self.t[rows], tuple(keys)), batch)
+                file = write_exact(self.files, own.index, ValuePromises(h, self.t[rows], tuple(keys)), batch)
                 written[own.index] = [file] if file else []
         return written
 
@@ -205,7 +205,7 @@ class PartPromises:
     def _valid(self, name: str) -> Mask:
         return np.asarray(self.table.column(name).is_valid().to_numpy(), np.bool_)
 
-    def _values(self, columns: PromiseColumns, rows: Ints) -> Exact:
+    def _values(self, columns: PromiseColumns, rows: Ints) -> ValuePromises:
         assert columns.key is not None  # noqa: S101 - rows were found by it
         h, keys = self._keys(columns.key, rows)
         return in_order(h, self.t[rows], keys)

@@ -16,7 +16,8 @@ from penstock.engine.tasks.propagate import PropagationTask
 from penstock.engine.tasks.release import ReleaseTask
 from penstock.engine.tasks.rewrite import FinishedTask, RewriteTask, UpgradeTask
 from penstock.engine.tasks.row_windows import SpanTask
-from penstock.state.promises import BrokenTask, PromiseMerge
+from penstock.state.promise_merges import PromiseMerge
+from penstock.state.promises import BrokenTask
 from penstock.state.row_times import Sealing
 
 TASKS = (

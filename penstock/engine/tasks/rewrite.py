@@ -23,7 +23,7 @@ from penstock.kernels.width import bounded
 from penstock.plan.links import is_link_column
 from penstock.sql.query import RESERVED
 from penstock.state.claims import PromisedClaim, by_window, live_rows
-from penstock.state.relayout import Meaning, relayout_segment
+from penstock.state.relayout import BitMeaning, relayout_segment
 from penstock.state.segment import Segment, concat_segments, read_segment, write_ordered
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.sql.query import Stream
     from penstock.state.claims import Claim
     from penstock.state.files import Files
-    from penstock.state.relayout import Common
+    from penstock.state.relayout import CommonLayout
     from penstock.state.segment import SegmentRows
     from penstock.state.values import Layout
 
@@ -63,7 +63,7 @@ class RewriteTask:
     log: str
     segments: tuple[Segment, ...]
     claims: tuple[Claim, ...]
-    common: Common | None = None
+    common: CommonLayout | None = None
 
     def run(self, files: Files) -> RewrittenRun:
         """Write the segment."""
@@ -158,7 +158,7 @@ class UpgradeTask:
             predicate: pc.fill_null(table.column(f"p{number}"), fill_value=False).to_numpy()
             for number, predicate in enumerate(new_predicates(self.log, self.old))
         }
-        meaning = Meaning(self.old.predicates, self.log.predicates, self.layout)
+        meaning = BitMeaning(self.old.predicates, self.log.predicates, self.layout)
         return relayout_segment(files, self.log.id, self.segment, meaning, answers)
 
 

@@ -173,7 +173,7 @@ class TaskOutput:
         before = where.waiting
         where.write(rows)
         self.waiting += where.waiting - before
-        if self.waiting > width.MOST_BYTES:
+        if self.waiting > limits.MAX_PIECE_BYTES:
             self._make_room()
 
     def flush(self, where: Waiting) -> None:
@@ -192,7 +192,7 @@ class TaskOutput:
         ]
         for file in sorted(files, key=lambda file: -file.waiting):
             self.flush(file)
-            if 2 * self.waiting <= width.MOST_BYTES:
+            if 2 * self.waiting <= limits.MAX_PIECE_BYTES:
                 return
 
     def report(self) -> UnitReport:

@@ -79,7 +79,7 @@ class IdleClock:
 
     def seconds(self, ledger: Ledger, stream: str) -> float:
         """Return the seconds since a stream's last rows."""
-        return time.time() - max(self.started, ledger.stream(stream).heard)
+        return time.time() - max(self.started, ledger.stream(stream).last_rows_at)
 
     def is_idle(self, ledger: Ledger, query: Query, stream: str) -> bool:
         """Return whether a query may ignore a stream."""

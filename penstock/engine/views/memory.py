@@ -250,8 +250,8 @@ def memory_figures(plan: Plan, group: Group, ledger: Ledger, watch: GroupWatch) 
     return MemoryFigures(
         known.strategy,
         known.budget,
-        state.mapped,
-        state.most_mapped,
+        state.mapped_bytes,
+        state.peak_mapped_bytes,
         known.needed,
         known.fits,
         sum(batch.rows for batch in waiting),

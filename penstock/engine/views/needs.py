@@ -16,8 +16,8 @@ from penstock.plan.order_policy import trigger
 from penstock.plan.promises import index_for
 from penstock.plan.stored import retention
 from penstock.sql.query import FOREVER, Range
-from penstock.state.claims import BufferClaim, PromisedClaim, RetainClaim, WindowClaim
-from penstock.state.relayout import Common
+from penstock.state.claims import BufferClaim, PromisedClaim, WindowClaim, retain_claim
+from penstock.state.relayout import CommonLayout
 from penstock.state.values import Layout
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def roll_claims(plan: Plan, stream: str, ledger: Ledger) -> list[Claim]:
 def _retained(plan: Plan, stream: str, ledger: Ledger) -> list[Claim]:
     """Return a stream's own claim on its rows, if it retains them for later queries."""
     retained = retention(plan.stream(stream))
-    return [] if retained is None else [RetainClaim(retained, ledger.stream(stream).watermark)]
+    return [] if retained is None else [retain_claim(retained, ledger.stream(stream).watermark)]
 
 
 def claims_on(plan: Plan, log: str, ledger: Ledger, layout: int, files: Files | None = None) -> list[Claim]:
@@ -242,7 +242,7 @@ def common_layout(
     shared: Layout,
     *,
     files: Files | None = None,
-) -> Common:
+) -> CommonLayout:
     """Return the common layout of segments that are alike: one there is, or a new one.
 
     New layouts are numbered downwards, because the highest number is the present layout's.
@@ -250,7 +250,7 @@ def common_layout(
     layouts = ledger.layouts[log]
     number = next((known for known, layout in layouts.items() if layout == shared), min(layouts) - 1)
     used = {segment.layout for segment in segments}
-    return Common(
+    return CommonLayout(
         number,
         shared.columns,
         {

@@ -1,13 +1,13 @@
-"""Order the pairs of MIN_BY and MAX_BY: values x, each with the y that it is chosen by.
+"""Order the pairs (y, x) of MIN_BY(x, y) and MAX_BY(x, y).
 
-A pair is one value, a struct of y and x.  Pairs have ranks by y, and by x where y is equal, so MAX_BY returns the x of
-the greatest pair and MIN_BY that of the least.  Ranks fold, slide and merge as those of texts do (`Ordered`)::
+A pair is a struct of y and x.  Pairs are ranked by y, and by x if y is equal, so MAX_BY returns the x of the maximum
+pair, and MIN_BY that of the minimum.  Ranks are folded and merged like those of texts (`Ordered`)::
 
     y      5    7    7    null                   MAX_BY    x = 'c'
     x      'a'  'b'  'c'  'd'     ──▶  ranks     MIN_BY    x = 'a'
 
 In:  columns x and y.  Out: pairs, and the order of pairs.
-Always true: the order depends on the values of x and y alone, so equal y have one answer in whatever order rows come.
+Always true: the order depends on x and y alone, so the answer does not depend on the order of arrival.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.kernels.aggregates.extremes import Extreme, is_greatest
-from penstock.kernels.fold import Ordered, float_bits, least
+from penstock.kernels.fold import least
+from penstock.kernels.ordered_values import Ordered, float_bits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,7 @@ def chosen_values(pairs: pa.StructArray) -> pa.Array:
 
 
 def best_by_y(pairs: pa.StructArray, ids: Ints, size: int, *, greatest: bool) -> tuple[pa.StructArray, Ints]:
-    """Return the pairs whose y is the best of their group, and their groups: few are left to be put in order.
+    """Return the pairs with the best y of their group, and their groups, so that few pairs must be ordered.
 
     >>> from penstock.kernels.aggregates.folded import as_one_column
     >>> pairs = as_one_column([pa.array(["a", "b", "c"]), pa.array([5, 7, 7])])
@@ -89,7 +90,7 @@ def best_by_y(pairs: pa.StructArray, ids: Ints, size: int, *, greatest: bool) ->
 
 
 def ordered_pairs(pairs: pa.StructArray, *, greatest: bool) -> Ordered:
-    """Order pairs by y and then by x; of equal y, a null x is taken last.  A pair without y is no pair.
+    """Order pairs by y and then by x; a null x is taken last.  A pair without y is ignored.
 
     >>> from penstock.kernels.aggregates.folded import as_one_column
     >>> pairs = as_one_column([pa.array(["a", None, "c"]), pa.array([7, 7, None])])
@@ -106,10 +107,9 @@ def ordered_pairs(pairs: pa.StructArray, *, greatest: bool) -> Ordered:
 
 
 def _sort_keys(column: pa.Array, *, nulls_first: bool = True) -> list[Ints]:
-    """Return numbers that order the values of a column of any type, the most significant first.
+    """Return sort keys for a column of any type, the most significant first.
 
-    Structs go field by field, arrays and maps element by element.  -0.0 comes before 0.0, so that only values that
-    look alike are equal.
+    Structs are compared field by field, arrays and maps element by element; -0.0 comes before 0.0.
     """
     types, kind = pa.types, column.type
     keys = []
@@ -126,7 +126,7 @@ def _sort_keys(column: pa.Array, *, nulls_first: bool = True) -> list[Ints]:
 
 
 def _list_ranks(column: pa.Array) -> Ints:
-    """Rank lists: each is written as the ranks of its elements, in bytes that are compared as the lists are."""
+    """Rank lists: each is written as the ranks of its elements, in bytes whose order is that of the lists."""
     ends = column.offsets.to_numpy().astype(np.int64)
     first, size = int(ends[0]), int(ends[-1] - ends[0])
     ends -= first
@@ -141,7 +141,7 @@ def _list_ranks(column: pa.Array) -> Ints:
 
 
 def _dense_ranks(keys: Sequence[Ints], size: int) -> Ints:
-    """Rank rows by some keys, the most significant first; equal rows have equal ranks."""
+    """Rank rows by sort keys; equal rows have equal ranks."""
     if not keys or not size:
         return np.zeros(size, np.int64)
     order = np.lexsort(keys[::-1])

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from penstock.kernels.aggregates.folded import Folded
-from penstock.kernels.fold import Ordered, least, lower_into
+from penstock.kernels.fold import least, lower_into
+from penstock.kernels.ordered_values import Ordered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.kernels.aggregates.folded import Numbers
     from penstock.kernels.fold import Mask
     from penstock.kernels.key_hash import Ints
-    from penstock.kernels.slide import Seen, Sliding
+    from penstock.kernels.slide import Sliding, WindowAnswers
 
 _MOST = np.iinfo(np.int64).max
 """The number of a group without a value."""
@@ -88,7 +89,7 @@ class Extreme(Folded):
         lower_into(self.parts["v"], self._known, ids, entries.parts["v"], entries._known)
         return self
 
-    def slid(self, _sliding: Sliding, _seen: Seen, _rows: Ints, _counts: Ints) -> Self:
+    def slid(self, _sliding: Sliding, _seen: WindowAnswers, _rows: Ints, _counts: Ints) -> Self:
         """Refuse: the least always slides together with other functions."""
         raise NotImplementedError
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.kernels.fold import Ordered, add_into, sum_floats, sum_ints
+from penstock.kernels.fold import add_into, group_sums
 from penstock.sql.aggregates import AggregateSyntax, aggregate_class
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
     from penstock.kernels.fold import Mask
     from penstock.kernels.key_hash import Ints
-    from penstock.kernels.slide import Seen, Sliding
+    from penstock.kernels.ordered_values import Ordered
+    from penstock.kernels.slide import Sliding, WindowAnswers
 
     Numbers = NDArray[Any]
     """Whole numbers or floating point, each part its own."""
@@ -87,7 +88,7 @@ class Folded(AggregateSyntax, ABC):
 
     def by(self, ids: Ints, size: int) -> Self:
         """Fold entries by group."""
-        return replace(self, parts={name: _summed(ids, part, size) for name, part in self.parts.items()})
+        return replace(self, parts={name: group_sums(ids, part, size) for name, part in self.parts.items()})
 
     def plus(self, other: Self) -> Self:
         """Put entries together one by one; both have the same values behind their numbers.
@@ -104,7 +105,7 @@ class Folded(AggregateSyntax, ABC):
             add_into(total, ids, entries.parts[name])
         return self
 
-    def slid(self, sliding: Sliding, seen: Seen, rows: Ints, counts: Ints) -> Self:
+    def slid(self, sliding: Sliding, seen: WindowAnswers, rows: Ints, counts: Ints) -> Self:
         """Return what windows come to that slide over some of the entries; entry i has `counts[i]` pairs.
 
         Most functions slide together in one pass (`penstock.kernels.slide_measures`) and not by this method.
@@ -212,9 +213,3 @@ def floats_of(column: pa.Array) -> NDArray[np.float64]:
     floats = column.cast(pa.float64())
     known = floats.fill_null(0) if floats.null_count else floats
     return np.asarray(known.to_numpy(zero_copy_only=False))
-
-
-def _summed(ids: Ints, values: Numbers, size: int) -> Numbers:
-    if values.dtype == np.float64:
-        return sum_floats(ids, values, size)
-    return sum_ints(ids, values, size)

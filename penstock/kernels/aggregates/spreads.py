@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.kernels.aggregates.folded import Folded, counts_of, floats_of
 from penstock.kernels.aggregates.sums import refuse_text
-from penstock.kernels.fold import number_groups, sum_floats, sum_ints
+from penstock.kernels.fold import group_sums, number_groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.kernels.aggregates.folded import Numbers
     from penstock.kernels.key_hash import Ints
-    from penstock.kernels.slide import Seen, Sliding
+    from penstock.kernels.slide import Sliding, WindowAnswers
 
 _PARTS = ("n", "mean", "m2")
 
@@ -46,14 +46,14 @@ class Spread(Folded):
     def by(self, ids: Ints, size: int) -> Self:
         """Put entries together by group: each mean is as far from the common one as its values are on average."""
         parts = self.parts
-        n = sum_ints(ids, parts["n"], size)
+        n = group_sums(ids, parts["n"], size)
         known, near = parts["n"] > 0, np.zeros(size)
         near[ids[known]] = parts["mean"][known]  # one of the values, from which the others are not far
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             weighted = np.where(known, parts["n"] * (parts["mean"] - near[ids]), 0.0)
-            mean = np.where(n > 0, near + sum_floats(ids, weighted, size) / n, 0.0)
+            mean = np.where(n > 0, near + group_sums(ids, weighted, size) / n, 0.0)
             squares = np.where(known, parts["n"] * (parts["mean"] - mean[ids]) ** 2, 0.0)
-        m2 = sum_floats(ids, parts["m2"] + squares, size)
+        m2 = group_sums(ids, parts["m2"] + squares, size)
         return replace(self, parts={"n": n, "mean": mean, "m2": m2})
 
     def plus(self, other: Self) -> Self:
@@ -69,7 +69,7 @@ class Spread(Folded):
             total[ids[firsts]] = joined[name]
         return self
 
-    def slid(self, sliding: Sliding, seen: Seen, rows: Ints, _counts: Ints) -> Self:
+    def slid(self, sliding: Sliding, seen: WindowAnswers, rows: Ints, _counts: Ints) -> Self:
         """Return what windows come to that slide over some of the entries."""
         n, mean, m2 = (self.parts[name][rows] for name in _PARTS)
         parts = dict(zip(_PARTS, sliding.spreads((n, mean, m2), seen), strict=True))

@@ -15,10 +15,9 @@ from penstock.kernels.fold import (
     LIMB,
     carried,
     count,
+    group_sums,
     is_too_large,
     limbs_of,
-    sum_floats,
-    sum_ints,
     to_decimals,
     to_ints,
 )
@@ -58,9 +57,9 @@ class Sum(Folded):
     @classmethod
     def from_values(cls, function: str, column: pa.Array, ids: Ints, size: int) -> Self:
         """Sum the values of a column by group."""
-        n = sum_ints(ids, counts_of(column), size) if column.null_count else count(ids, size)
+        n = group_sums(ids, counts_of(column), size) if column.null_count else count(ids, size)
         if _is_float(column.type):
-            return cls(function, {"n": n, "s": sum_floats(ids, floats_of(column), size)}, pa.float64())
+            return cls(function, {"n": n, "s": group_sums(ids, floats_of(column), size)}, pa.float64())
         return cls(function, {"n": n, **_exact_sum(column, ids, size)}, column.type)
 
     @classmethod
@@ -177,10 +176,10 @@ def _exact_sum(column: pa.Array, ids: Ints, size: int) -> Mapping[str, Numbers]:
     if len(limbs) == 2 and len(column):  # noqa: PLR2004 - the two of a 64-bit number
         high = limbs[1]
         if (int(np.abs(high).max()) + 1) << LIMB < _SMALL_SUM // len(column):
-            total = sum_ints(ids, (high << LIMB) | limbs[0], size)
+            total = group_sums(ids, (high << LIMB) | limbs[0], size)
             limbs = [total & ((1 << LIMB) - 1), total >> LIMB]
             return dict(zip(_LIMBS, limbs, strict=False))
-    return {name: sum_ints(ids, limb, size) for name, limb in zip(_LIMBS, limbs, strict=False)}
+    return {name: group_sums(ids, limb, size) for name, limb in zip(_LIMBS, limbs, strict=False)}
 
 
 def _averages(total: pa.Array, n: Ints, kind: pa.DataType) -> pa.Array:

@@ -108,7 +108,7 @@ def test_results_that_are_there_are_not_added_to_by_a_new_query(tmp_path):
 
 
 def test_a_sink_on_a_filesystem_of_one_process_is_refused(tmp_path):
-    with pytest.raises(InputError, match="only one process sees"):
+    with pytest.raises(InputError, match="exists in one process only"):
         check_paths(plan_of(tmp_path, {"one": "memory://out"}), open_files(str(tmp_path / "state")))
 
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from penstock import limits
 from penstock.engine.sinks import shared_files
-from penstock.kernels import probe, width
 from penstock.sql.options import STRATEGIES
 from penstock.sql.query import OutputColumn
 from penstock.state.hold import TIMES, in_order, sort_by_time, write_hold
@@ -29,8 +28,8 @@ from tests.kernels.drawn import examples
 def bounds(most_bytes, most_rows):
     """Let everything be taken in pieces of a few bytes and rows."""
     with (
-        patch.object(width, "MOST_BYTES", most_bytes),
-        patch.object(probe, "MOST_PAIRS", most_rows),
+        patch.object(limits, "MAX_PIECE_BYTES", most_bytes),
+        patch.object(limits, "MAX_PROBE_PAIRS", most_rows),
         patch.object(limits, "MAX_ROWS_PER_SORT", most_rows),
         patch.object(limits, "MAX_ROWS_PER_ROW_GROUP", most_rows),
         patch.multiple(shared_files, MOST_WAITING=most_rows, LEAST_OF_FILE=most_rows),

@@ -209,7 +209,7 @@ def test_files_whose_columns_do_not_fit_together_stay_as_they_are(tmp_path):
         out.close()
         made.append(out.report("q").kept)
     assert made[0].shape != made[1].shape
-    assert MergeTask(tables.Merge(tuple(made), "results/q/part-", 1)).run(files) == CONFLICT
+    assert MergeTask(tables.FileMerge(tuple(made), "results/q/part-", 1)).run(files) == CONFLICT
     assert files.list("results/q") == ["part-0.parquet", "part-1.parquet"]
 
 
@@ -249,7 +249,7 @@ def test_files_of_an_earlier_version_whose_columns_may_be_null_are_read_and_merg
     counted = duckdb.sql(f"SELECT count(l.x), sum(r.y), count(*) FROM read_parquet({both})").fetchall()
     assert counted == [(4 * (rows - 1), 4 * sum(range(rows)), 4 * rows)]
     for some in (made, made[1:3], made[:2]):
-        merged = merge_files(files, tables.Merge(tuple(some), "pairs/g/", 1))
+        merged = merge_files(files, tables.FileMerge(tuple(some), "pairs/g/", 1))
         assert pq.read_table(files.path(merged.name)).to_pylist() == pairs.to_pylist() * len(some)
 
 

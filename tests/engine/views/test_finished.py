@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from penstock.engine.views.finished import FinishedKeys, PromisedSide
 from penstock.kernels.key_hash import mix
 from penstock.state.files import open_files
-from penstock.state.promises import Exact, PromiseFiles, write_exact, write_patterns
+from penstock.state.promises import PromiseFiles, ValuePromises, write_exact, write_patterns
 from tests.kernels.drawn import examples
 
 FAR = 40
@@ -44,7 +44,7 @@ def side(files, ends, mark, reach):
     exact = None
     if order:
         h = mix(np.array([value for value, _ in order], np.int64))
-        exact = write_exact(files, "i", Exact(h, np.array([end for _, end in order], np.int64)), 0)
+        exact = write_exact(files, "i", ValuePromises(h, np.array([end for _, end in order], np.int64)), 0)
     wide = write_patterns(files, "i", np.array([FAR]), [(pa.array([0]), pa.array([2]))], 0)
     return PromisedSide(PromiseFiles((exact,) if exact else (), (wide,) if wide else ()), mark, reach)
 
