@@ -182,8 +182,18 @@ class AccuracySketch(ValueSample):
         return tuple((np.array(counts or (0.0,) * self.streams) + more).tolist())
 
     def thinned(self, halvings: int) -> AccuracySketch:
-        """Sample only the values that remain after so many halvings, also among closed values."""
-        return replace(self.halved(halvings), far=self.far.halved(halvings))
+        """Sample only the values that remain after so many halvings, also among closed values.
+
+        A dead letter that leaves the sample may miss results of partners to come: it is in doubt.
+
+        >>> late = AccuracySketch(2).plus(tuple(np.array([[5], [0], [0]])), [0, 0], [0, 0], doubt=True)
+        >>> late.lost, late.thinned(9).lost
+        (0.0, 512.0)
+        """
+        thin = replace(self.halved(halvings), far=self.far.halved(halvings))
+        if thin.dead_letters == self.dead_letters:
+            return thin
+        return replace(thin, doubt=max(self.doubt, 1 / thin.share))
 
     def bounded(self, gone: Ints) -> AccuracySketch:
         """Close values, or halve the share, until the rows are within the bound."""

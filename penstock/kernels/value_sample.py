@@ -67,6 +67,11 @@ class ValueSample:
         return 0.5**self.halvings
 
     @property
+    def dead_letters(self) -> int:
+        """Return the number of sampled rows that were never joined."""
+        return self.held.position.count(0)
+
+    @property
     def variance(self) -> float:
         """Return the variance of `missed`; 0 while every value is sampled."""
         return self.squares + (1 - self.share) * sum(miss * miss for _, miss in self.open_missed)
