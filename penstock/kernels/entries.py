@@ -102,7 +102,7 @@ class Numbering:
             self._grow()
 
     def number_apart(self, places: Ints, codes: Ints) -> Ints:
-        """Give each pair a new number; the table cannot be searched after this call."""
+        """Assign a new number to each pair; the table cannot be searched after this call."""
         first, last = self.size, self.size + places.size
         if last > self._places.size:
             self._make_room(max(last, 2 * self._places.size))

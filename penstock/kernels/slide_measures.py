@@ -59,7 +59,7 @@ class MeasureSlot:
 
     @property
     def is_final(self) -> bool:
-        """Say whether the pass computes the very values of the measure, and nothing is left to be done for them."""
+        """Return whether the pass computes the final values of the measure."""
         return not self.is_apart and self.measure.is_finished_by_sliding
 
     def read(self, slid: SlidParts, seen: WindowAnswers) -> Folded:

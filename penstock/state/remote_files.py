@@ -178,7 +178,7 @@ class FsspecFiles(Files):
         self.drop_copy(name)
 
     def lock(self, name: str) -> Lock:
-        """Return a lock that excludes nobody: the first commit of a second engine fails instead."""
+        """Return a lock that excludes no other engine: the first commit of a second engine fails instead."""
         checked_name(name)
         return Lock(None)
 

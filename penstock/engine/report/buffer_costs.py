@@ -51,7 +51,7 @@ class BufferCosts:
 
     def to_json(self) -> dict[str, Any]:
         """Write as a JSON object; delays are known once rates were measured."""
-        needs = [asdict(each) | ({} if self.measured else {"delay": None}) for each in self.needs]
+        needs = [asdict(need) | ({} if self.measured else {"delay": None}) for need in self.needs]
         return asdict(self) | {"needs": needs}
 
 
@@ -65,16 +65,18 @@ def buffer_costs(
 def _costs(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy, *, runs: bool) -> BufferCosts:
     """Estimate the buffers of one join."""
     seen = is_seen(plan, group, ledger)
-    told = [declared(plan, each) for each in group.streams]
-    inputs, lags = _measured(plan, group, ledger) if seen else ([each for each in told if each], None)
-    known = len(inputs) == len(told)
+    claims = [declared(plan, stream) for stream in group.streams]
+    inputs, lags = _measured(plan, group, ledger) if seen else ([claim for claim in claims if claim], None)
+    known = len(inputs) == len(claims)
     return BufferCosts(
         group.title,
         tuple(member.query.name for member in group.members),
         strategy_in_force(group, ledger, policy),
         seen,
-        tuple(need(each, inputs, lags) for each in STRATEGIES) if known else (),
-        () if known else tuple(name for name, each in zip(group.streams, told, strict=True) if each is None),
+        tuple(need(strategy, inputs, lags) for strategy in STRATEGIES) if known else (),
+        ()
+        if known
+        else tuple(name for name, claim in zip(group.streams, claims, strict=True) if claim is None),
         held_rows(group, ledger) if runs and group.id in ledger.groups else None,
     )
 
@@ -82,13 +84,13 @@ def _costs(plan: Plan, group: Group, ledger: Ledger, policy: MemoryPolicy, *, ru
 def is_seen(plan: Plan, group: Group, ledger: Ledger) -> bool:
     """Return whether rows of every stream below a join have come."""
     below = (
-        each for name in group.streams if plan.stream(name).results for each, _, _ in plan.groups_of(name)
+        lower for name in group.streams if plan.stream(name).results for lower, _, _ in plan.groups_of(name)
     )
     watches = (ledger.watches.get(log.id) for log in group.logs)
     return (
         group.id in ledger.groups
-        and all(each is not None and (each.order.rows or each.pieces) for each in watches)
-        and all(is_seen(plan, each, ledger) for each in below)
+        and all(watch is not None and (watch.order.rows or watch.pieces) for watch in watches)
+        and all(is_seen(plan, lower, ledger) for lower in below)
     )
 
 
@@ -96,15 +98,15 @@ def _measured(plan: Plan, group: Group, ledger: Ledger) -> tuple[list[Characteri
     """Return what the streams are like by all that was ingested, and how far they are ahead of each other."""
     watches = [watch_at(log.id, _ALL, ledger) for log in group.logs]
     inputs = characteristics(plan, group, watches, ledger)
-    return inputs, lags_at_most([each.order for each in watches], inputs)
+    return inputs, lags_at_most([watch.order for watch in watches], inputs)
 
 
 def declared(plan: Plan, name: str) -> Characteristics | None:
     """Return what a stream declares to be like, or the streams that results are made of; None: no scrambling."""
     stream = plan.stream(name)
     if stream.results is not None:
-        inputs = [declared(plan, each) for each in plan.find(name)[0].streams]
-        known = [each for each in inputs if each]
+        inputs = [declared(plan, source) for source in plan.find(name)[0].streams]
+        known = [source for source in inputs if source]
         return joined(known) if len(known) == len(inputs) else None
     scrambling = known_scrambling(stream)
     return None if scrambling is None else Characteristics(scrambling, known_multiplicity(stream) or 1)
@@ -115,15 +117,15 @@ def declared(plan: Plan, name: str) -> Characteristics | None:
 
 def buffer_cost_lines(all_costs: Iterable[BufferCosts]) -> Iterator[str]:
     """Write the costs: a line for each strategy, the one in force marked, and what was measured of it."""
-    for each in all_costs:
+    for costs in all_costs:
         yield ""
-        yield f"Buffers of {each.title} ({', '.join(each.queries)}), no window"
-        yield f"  rows kept, {show_source(each)}"
-        for one in each.needs:
-            shown = one if each.measured else replace(one, delay=0.0)  # no delay is known without rates
-            yield f"  {'*' if one is each.own else ' '} {shown}"
-        if each.held is not None:
-            yield f"  measured: {each.held:,} rows held"
+        yield f"Buffers of {costs.title} ({', '.join(costs.queries)}), no window"
+        yield f"  rows kept, {show_source(costs)}"
+        for one in costs.needs:
+            shown = one if costs.measured else replace(one, delay=0.0)  # no delay is known without rates
+            yield f"  {'*' if one is costs.own else ' '} {shown}"
+        if costs.held is not None:
+            yield f"  measured: {costs.held:,} rows held"
 
 
 def show_source(costs: BufferCosts) -> str:
@@ -140,7 +142,7 @@ def show_sum(all_costs: Sequence[BufferCosts]) -> str:
     >>> show_sum([])
     'buffers keep 0 rows'
     """
-    unknown = [each for each in all_costs if each.own is None]
+    unknown = [costs for costs in all_costs if costs.own is None]
     if unknown:
-        return f"buffers of {', '.join(each.title for each in unknown)} {show_source(unknown[0])}"
-    return f"buffers keep {sum(each.own.rows for each in all_costs if each.own):,} rows"
+        return f"buffers of {', '.join(costs.title for costs in unknown)} {show_source(unknown[0])}"
+    return f"buffers keep {sum(costs.own.rows for costs in all_costs if costs.own):,} rows"

@@ -183,7 +183,7 @@ class _ProbeTask:
 
     def run(self, files: Files) -> float:
         """Find the pairs several times and return the seconds of the fastest."""
-        left, right = (read_segment(files, each).rows for each in (self.sides.left, self.sides.right))
+        left, right = (read_segment(files, side).rows for side in (self.sides.left, self.sides.right))
         cuts, one = _cuts(self.bounds), to_words([1], 1)
         wanted = Wanted(to_words([1] * (self.bounds - 1), 1), one, one) if self.selective else None
 

@@ -64,7 +64,7 @@ def seal_commit(sealings: Sequence[Sealing], made: Sequence[Segment | None]) -> 
 
 
 def seal(context: TurnContext) -> None:
-    """Give rows that the watermarks have passed their final positions, where windows count rows."""
+    """Assign final positions to rows behind the watermarks, where windows count rows."""
     sealings = choose_sealings(context.plan, context.ledger, everything=context.input_ended)
     if not sealings:
         return

@@ -252,7 +252,7 @@ def bitwise_or(nodes: list[Node]) -> Node:
 
 
 def _digest(nodes: list[Node], _: EvaluationSettings) -> Node:
-    """Return a digest of a key in place of XXHASH64: nobody sees it, and equal keys have equal digests."""
+    """Return a digest of a key in place of XXHASH64: it is never shown, and equal keys have equal digests."""
     return combine(BIGINT, f"CAST(hash({', '.join(node.sql for node in nodes)}) // 2 AS BIGINT)", nodes)
 
 
