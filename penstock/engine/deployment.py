@@ -154,25 +154,23 @@ class Deployment:
         return next_plan(streams, queries, self.ledger, strategy=plan.strategy, cuts=cuts, stopped=stopped)
 
     def context(self, plan: Plan) -> TurnContext:
-        """Return the context of turns by a plan."""
-        return TurnContext(
-            self.store,
-            self.backend,
-            plan,
-            self.hand_over,
-            scheduler=scheduler_of(self.workload.settings),
-            memory=self.workload.memory,
-        )
+        """Return the context of turns by a plan, with the default scheduler and no memory budget."""
+        return TurnContext(self.store, self.backend, plan, self.hand_over)
 
     def hand_over(self, publication: Publication) -> None:
-        """Hand the results of a unit or a release over to the sink of their query."""
+        """Hand the results of a unit or a release over to the sink of their query.
+
+        If the query was dropped or stopped meanwhile, or has another sink now, its function still gets them.
+        """
         name, queries = publication.query, self.plan.queries if self.plan else ()
-        query = next((query for query in queries if query.name == name), None)
-        if query is None:
-            return  # dropped before its last results were handed over
+        sink = next((sink_of(query) for query in queries if query.name == name), None)
+        handler = self.workload.handlers.get(name)
         rows = read_output(self.spark, publication)
         with described(self.spark.sparkContext, Job("publish", f"show results of {name}")):
-            sink_of(query).hand_over(rows, publication.unit, self.workload.handlers.get(name))
+            if sink is not None and sink.hands_over:
+                sink.hand_over(rows, publication.unit, handler)
+            elif handler is not None:
+                handler(rows, publication.unit)
 
     def prepare_sinks(self, plan: Plan, checked: CheckedPlan) -> None:
         """Create what the sinks of a plan need before their first result."""

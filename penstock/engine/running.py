@@ -63,6 +63,8 @@ class RunningEngine:
         self._recut_policy = RecutPolicy(deployment.workload.budget)
         self.ingesters: list[Ingester] = []
         context = deployment.context(plan)
+        context.scheduler = scheduler_of(deployment.workload.settings)
+        context.memory = deployment.workload.memory
         context.watchers = watchers
         context.recut = self._recut
         context.stop_queries = self._stop_queries

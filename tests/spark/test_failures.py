@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.engine.api import Engine
+from penstock.engine.sinks.callback import callback
 from penstock.engine.spark.failed_queries import QueriesFailedError
 from penstock.errors import InputError
 from tests.oracle import Feed, Spec, Window, answer, same_bag
@@ -105,6 +106,32 @@ def test_a_failed_query_goes_on_when_it_is_defined_anew(spark, tmp_path):
         assert sorted(row.x for row in bad.results().collect()) == [0, 0, 5, 5]
         assert bad.complete_from is not None
         assert good.results().count() == 9 + 4
+
+
+def test_results_held_of_a_failed_query_reach_its_callback(spark, tmp_path):
+    """They are released as the query is stopped, when it is no longer in the plan."""
+    a, b = feeds(tmp_path)
+    got = []
+    with Engine(tmp_path / "state", spark) as engine:
+        engine.script(a.declare() + b.declare())
+        engine.query("good", "SELECT a.v FROM a, b WHERE a.k = b.k WINDOW 3 s")
+        bad = engine.query(
+            "bad",
+            "SELECT a.v AS x FROM a, b WHERE a.k = b.k AND 10 / a.v > b.v WINDOW 3 s",
+            sink=callback(lambda results, _unit: got.extend(row.x for row in results.collect())),
+            order="filter-order",
+        )
+        for feed in (a, b):
+            feed.append(rows(1, 2, 3))
+        engine.start()
+        engine.process_available()
+        assert got == [], "later rows may still come before these results"
+        for feed in (a, b):
+            feed.append(rows(0, start=30))
+        engine.process_available()
+        assert "ivision" in (bad.failure or "")
+        engine.stop()
+    assert sorted(got) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
 
 
 def test_a_failed_query_can_be_dropped(spark, tmp_path):

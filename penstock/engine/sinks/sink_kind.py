@@ -74,6 +74,7 @@ class SinkKind(SinkOptions, ABC):
 
     def hand_over(self, rows: DataFrame, unit: str, handler: Handler | None) -> None:
         """Deliver the new results of a unit, where `hands_over`; a callback's handler is its function."""
+        raise NotImplementedError(f"a {self.sink.kind} sink takes no DataFrames")
 
     def read(self, _reader: DataFrameReader) -> DataFrame:
         """Read all committed results."""
