@@ -26,7 +26,6 @@ from penstock.engine.spark.session import settings_of
 from penstock.engine.spark_backend import SparkBackend
 from penstock.engine.stages.turn_context import TurnContext
 from penstock.engine.views.plans import next_plan, standing_plan
-from penstock.sql.options import scheduler_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping

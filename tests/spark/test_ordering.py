@@ -174,9 +174,7 @@ def test_idle_after_is_refused_where_windows_count_rows(tmp_path):
     streams = Streams(tmp_path)
     with Engine(tmp_path / "state") as engine:
         engine.script(streams.script())
-        with pytest.raises(
-            InputError, match="windows of q count rows, so a stream that may still send rows"
-        ):
+        with pytest.raises(InputError, match="windows of q count rows, so a stream that may still send rows"):
             engine.query(
                 "q", "SELECT * FROM a, b WHERE a.k = b.k WINDOW 5 ROWS", order="sync-filter", idle_after="1 s"
             )

@@ -1,8 +1,8 @@
 """Write segments anew: merged, without the rows that no group needs, or under a new layout.
 
-Segments of several layouts become one of their common layout (`penstock.state.relayout.Common`).  A new layout has the
-predicate bits of a new query, so that its backfill can use the segment.  A predicate on a column that is not stored
-cannot be evaluated; its query begins with the rows to come.
+Segments of several layouts become one of their common layout (`penstock.state.relayout.CommonLayout`).  A new layout
+has the predicate bits of a new query, so that its backfill can use the segment.  A predicate on a column that is not
+stored cannot be evaluated; its query begins with the rows to come.
 
 In:  neighbouring segments of one log, each sorted by ``(h, t)``, or one segment and the values of new predicates.
 Out: one segment for the same batches; none if no row is left.
