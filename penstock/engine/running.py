@@ -63,8 +63,6 @@ class RunningEngine:
         self._recut_policy = RecutPolicy(deployment.workload.budget)
         self.ingesters: list[Ingester] = []
         context = deployment.context(plan)
-        context.scheduler = scheduler_of(deployment.workload.settings)
-        context.memory = deployment.workload.memory
         context.watchers = watchers
         context.recut = self._recut
         context.stop_queries = self._stop_queries
@@ -73,6 +71,14 @@ class RunningEngine:
         self.joiner = Joiner(context)
         self.joiner.on_failure = self._close_ingests
         self.joiner.mid_batch = self._streams_mid_batch
+        self._follow_settings()
+
+    def _follow_settings(self) -> None:
+        """Take the scheduler and the budgets from what is registered now."""
+        workload = self._deployment.workload
+        self.joiner.context.scheduler = scheduler_of(workload.settings)
+        self.joiner.context.memory = workload.memory
+        self._recut_policy.budget = workload.budget
 
     def start(self, plan: Plan, sources: Mapping[str, DataFrame]) -> None:
         """Start the joiner and an ingest for each source."""
@@ -118,9 +124,7 @@ class RunningEngine:
             checked = self._deployment.check(transition, reading)
             self._deployment.refuse_other_types(transition, checked)
             plan = self._go_over(transition)
-            self.joiner.context.scheduler = scheduler_of(workload.settings)
-            self.joiner.context.memory = workload.memory
-            self._recut_policy.budget = workload.budget
+            self._follow_settings()
         self._deployment.prepare_sinks(plan, checked)
         self._follow_streams(plan, checked.sources)
 
