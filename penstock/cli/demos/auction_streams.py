@@ -39,7 +39,7 @@ CATEGORIES = ("art", "books", "cars", "coins", "games", "maps", "music", "stamps
 
 @dataclass(frozen=True, slots=True)
 class Auctions:
-    """How much to make: so many auctions and bids over `hours`, in `files` of equal length for each stream."""
+    """The size of the demo: auctions and bids over `hours`, in `files` of equal length for each stream."""
 
     auctions: int = 2_000
     bids: int = 40_000

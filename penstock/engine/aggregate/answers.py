@@ -70,7 +70,7 @@ _BIRTHS_TO_A_FILE = 16
 """Evenly spaced times at which the entries of a file are assumed to be born."""
 
 LOOK_SHARE = 1024
-"""Groups for each promise: groups are compared with promises when so many promises have taken effect."""
+"""Groups are compared with promises once there is a new promise for every 1,024 groups held."""
 
 # --- what is due ----------------------------------------------------------------------------------------------------
 
